@@ -38,7 +38,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from support.documents import FEDERATION, PEOPLE, party_toml, study_toml
-from verticil.party.dataset.macs import compiled
+from verticil.party.dataset.macs import load_kernel
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
@@ -115,7 +115,7 @@ def whole_pass(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     small.mkdir(exist_ok=True)
     tables(small, 2_000, parties)
     holding_of(small, 0, parties, 2_000)
-    compiled()
+    load_kernel()
     return lambda: holding_of(folder, 0, parties, rows)
 
 

@@ -167,7 +167,7 @@ def check(ledger: Ledger, sent: list[tuple[str, object, int, PrivacyEvent]], tol
         for account in {told.account(name) for name in ("people", "clinicdb")}:
             own = [(noise, study, event) for name, noise, study, event in sent if told.account(name) == account]
             least = accounted(own, reader)
-            spent = ledger.spent(account, reader)
+            spent = ledger.sum_charges(account, reader)
             assert spent.epsilon >= least.epsilon * (1 - 1e-9)
             assert spent.delta >= least.delta * (1 - 1e-9)
-            assert all(ledger.spent(name, reader) == spent for name in told.names(account))
+            assert all(ledger.sum_charges(name, reader) == spent for name in told.names(account))

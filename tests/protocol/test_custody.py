@@ -235,7 +235,7 @@ def charge_delta(site: Site, study: bytes) -> None:
         fingerprint=b"", event=GaussianCounts(epsilon=0.0, delta=1e-6),
     )  # fmt: skip
     site.ledger.put_back(
-        noisy, version_tag=b"", charged=Cost(epsilon=0.0, delta=1e-6), study_digest=study, study_id="first", unit=None,
+        noisy, version_tag=b"", charge=Cost(epsilon=0.0, delta=1e-6), study_digest=study, study_id="first", unit=None,
         recipient="everyone", artifact_sha256=b"", size=0, at=utc_now(),
     )  # fmt: skip
 
@@ -378,7 +378,7 @@ async def test_a_send_counts_only_with_the_partys_own_approval_and_the_miners_re
             said.ClearField(name)  # type: ignore[arg-type]
             if value is not None:
                 getattr(said, name).extend(value) if name == "receipts" else getattr(said, name).CopyFrom(value)
-        return proven(site, said, deleted=deleted, authority=authority, revoked={})
+        return proven(site, said, deleted_units=deleted, authority=authority, deny_list={})
 
     with Site.open(config) as site:
         assert shown() == {0}

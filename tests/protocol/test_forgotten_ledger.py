@@ -299,9 +299,9 @@ def send(spent: Spent, sha256: bytes = bytes(32)) -> float:
             facts=release.to_json(),
             version_tag=b"",
         )
-        before = site.ledger.spent("people").epsilon
+        before = site.ledger.sum_charges("people").epsilon
         enter_in_ledger(site, record, item, "analyst", NOW)
-        return site.ledger.spent("people").epsilon - before
+        return site.ledger.sum_charges("people").epsilon - before
 
 
 def flipped(path: Path) -> None:
@@ -422,7 +422,7 @@ def test_lines_whose_row_cannot_be_read_are_charged_to_every_data_set_that_they_
     config = load_party(Path(spent.toml))
     config = dataclasses.replace(config, datasets={**config.datasets, "other": config.datasets["people"]})
     with Site.open(config, accept_older=True) as site:
-        assert site.ledger.spent("people").epsilon == site.ledger.spent("other").epsilon == charged
+        assert site.ledger.sum_charges("people").epsilon == site.ledger.sum_charges("other").epsilon == charged
         (digest,) = {bytes.fromhex(row.study_digest) for row in rows}
         columns = {row.variables for row in rows} - {("smoker", "sex")}
         assert site.ledger.columns_sent(digest) == columns  # what the miner tells to have of them is known

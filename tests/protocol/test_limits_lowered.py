@@ -61,6 +61,6 @@ async def test_a_study_that_was_approved_is_refused_before_it_sends_when_its_lim
     assert manual.ledger("north") == ()
     assert not {"begin_upload", "put_chunks", "finish_upload"} & set(manual.calls("north"))
     with Site.look(manual.config("north")) as site:
-        assert site.ledger.spent("people").epsilon == 0
-        assert site.ledger.kept() == {}  # the study has ended here, and what was kept for it is free
+        assert site.ledger.sum_charges("people").epsilon == 0
+        assert site.ledger.sum_reserved() == {}  # the study has ended here, and what was kept for it is free
         assert bool(site.database.rows("SELECT 1 FROM reserved WHERE drawn")) is randomized

@@ -921,9 +921,9 @@ async def test_a_round_that_is_opened_twice_at_once_is_one() -> None:
         made.append(cast("OpenRound", object()))
         return made[-1]
 
-    one = asyncio.create_task(asyncio.to_thread(of_study.opened, b"study", begin))
+    one = asyncio.create_task(asyncio.to_thread(of_study.open, b"study", begin))
     await asyncio.to_thread(under_way.wait)
-    assert await asyncio.to_thread(of_study.opened, b"study", begin) is await one
+    assert await asyncio.to_thread(of_study.open, b"study", begin) is await one
     assert len(made) == 1
 
 

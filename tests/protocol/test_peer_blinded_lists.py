@@ -619,11 +619,11 @@ def test_feature_14_dh_psi_between_peers_every_owner_finds_its_own(n_parties):
     seeds = [linking.seeds(bytes(32), bytes(32), ids) for ids in lists]
     full, orders = [], []
     for owner, (values, _) in enumerate(seeds):
-        told, order = passing.shuffled(blinding.blind_seeds(keys[owner], values.tobytes()))
+        told, order = passing.sort_for_sending(blinding.blind_seeds(keys[owner], values.tobytes()))
         orders.append([order.tobytes()])
         for hop in range(1, n_parties):
             assert passing.list_problem(told) == ""
-            told, order = passing.shuffled(blinding.blind_tokens(keys[(owner + hop) % n_parties], told))
+            told, order = passing.sort_for_sending(blinding.blind_tokens(keys[(owner + hop) % n_parties], told))
             orders[owner].append(order.tobytes())
         full.append(passing.tokens_of(told))
     common = full[0]
@@ -633,7 +633,7 @@ def test_feature_14_dh_psi_between_peers_every_owner_finds_its_own(n_parties):
     for owner, ids in enumerate(lists):
         positions = passing.places(full[owner], common).tobytes()
         for order in reversed(orders[owner]):
-            positions = passing.followed(positions, order)
+            positions = passing.trace_positions(positions, order)
         rows = passing.common_rows(len(ids), positions)
         found.append([ids[row] for row in seeds[owner][1][rows]])
     expected = set.intersection(*map(set, lists))

@@ -624,7 +624,7 @@ async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
     line = InMemoryPeer(federation.services["south"], Identity(federation="trial", role=Role.PARTY, name="north"))
     signed = (await line.get_deletion(peer_pb2.GetDeletionRequest(study_digest=federation.digest))).deletion
     true = parse_peer_deletion(signed.body)
-    (awaited,) = site.revocations.awaited()
+    (awaited,) = site.revocations.list_awaited()
     pki = federation.pki
     keys = {name: SigningKey.load(pki / f"{name}.sign", pki / f"{name}.crt") for name in ("south", "west", "miner")}
     lies = [

@@ -136,7 +136,7 @@ def _use_linkages(folder: Path, digest: bytes) -> None:
             site.ledger.put_back(
                 release,
                 version_tag=b"",
-                charged=NOTHING,
+                charge=NOTHING,
                 unit=None,
                 study_digest=bytes([number]) * 32,
                 study_id=f"other-{number}",

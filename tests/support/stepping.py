@@ -37,7 +37,7 @@ from verticil.party.protocol.engine import Meaning, Outcome, StudyRun, meaning_o
 from verticil.party.protocol.masked.rounds import folder_of
 from verticil.party.protocol.node.registry import rounds_of_protocols, study_of_miner, study_of_parties
 from verticil.party.protocol.node.service import PeerService
-from verticil.party.protocol.node.task_ingest import remember, understood
+from verticil.party.protocol.node.task_ingest import read_proposal, remember
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord
@@ -435,7 +435,7 @@ class Stepper:
         """Take in what the miner says of its studies."""
         reply = await self.coordinator.poll(coordinator_pb2.PollRequest(wait_seconds=0))
         for task in reply.tasks:
-            remember(self.node, task, understood(self.node, task), fresh=True)
+            remember(self.node, task, read_proposal(self.node, task), fresh=True)
 
     def approve(self, digest: bytes) -> None:
         """Approve as the first officer, unless it is approved."""
@@ -452,14 +452,14 @@ class Stepper:
     async def step_as_planned(self, meanwhile: Callable[[], None]) -> Outcome:
         """Plan the next step, let something happen, and take the step as it was planned."""
         assert self.study is not None
-        planned = self.study.planned
+        planned = self.study.plan
         before = planned()
         meanwhile()
-        self.study.planned = lambda: before  # type: ignore[method-assign]
+        self.study.plan = lambda: before  # type: ignore[method-assign]
         try:
             return await self._handled(self.study.step())
         finally:
-            del self.study.planned
+            del self.study.plan
 
     async def _handled(self, work: Awaitable[Outcome]) -> Outcome:
         assert self.study is not None
@@ -467,7 +467,7 @@ class Stepper:
             return await work
         except VerticilError as error:
             record = self.site.state.study(self.study.digest)
-            meaning = meaning_of(error, waited_out=self.study.waited_out, failed=record.failure is not None)
+            meaning = meaning_of(error, waited_out=self.study.waited_out, has_failed=record.failure is not None)
             if meaning not in {Meaning.FAILS, Meaning.ENDS_THE_DAEMON}:
                 return Outcome.WAITING
             self.node.fail(self.study.digest, error)

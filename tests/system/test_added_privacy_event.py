@@ -148,11 +148,11 @@ def test_an_added_event_is_worded_for_approval_reserved_charged_and_listed(
         releases = site.releases(study, site.read(record))
         statistics = statistics_of(study, "clinic", accounts_of(releases, site.ledger.account))
         site.ledger.reserve(digest, releases, config.policy, shared=statistics)
-        assert site.ledger.kept()["people"] == Cost(epsilon=pytest.approx(2.75), delta=1e-7)
+        assert site.ledger.sum_reserved()["people"] == Cost(epsilon=pytest.approx(2.75), delta=1e-7)
         assert told(site, digest, study) == Cost(epsilon=0.75, delta=1e-7)
         assert told(site, digest, study) == Cost(epsilon=0.0)  # the same number again
-        assert site.ledger.kept()["people"] == Cost(epsilon=pytest.approx(2.0), delta=0.0)
-        assert site.ledger.spent("people") == Cost(epsilon=0.75, delta=1e-7)
+        assert site.ledger.sum_reserved()["people"] == Cost(epsilon=pytest.approx(2.0), delta=0.0)
+        assert site.ledger.sum_charges("people") == Cost(epsilon=0.75, delta=1e-7)
         assert site.ledger.rows()[0].event == NoisyNumber(scale=4 / 3, tail=1e-7, sensitivity=1.0)
     (row,) = listing(config).rows
     assert row.noise is not None
@@ -192,7 +192,7 @@ def test_an_event_whose_kind_is_gone_is_refused_by_name_and_counts_still(
     with Site.open(config) as site:
         told(site, offered(site, study), study)
         events._KINDS.pop("noisy-number")
-        assert site.ledger.spent("people") == Cost(epsilon=0.75, delta=1e-7)
+        assert site.ledger.sum_charges("people") == Cost(epsilon=0.75, delta=1e-7)
         with pytest.raises(Refusal, match="privacy event 'noisy-number': no kind of this name is known here"):
             _ = site.ledger.rows()[0].event
         (shown,) = ledger_of(site).rows

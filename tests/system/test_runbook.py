@@ -243,7 +243,7 @@ def altered_release() -> None:
     with Site.open(load_party(Path("clinic/party.toml"))) as site:
         record = site.state.find("hearts")
         site.decisions.ask_for_review(record.digest, b"m" * 32)
-        site.decisions.fetched(record.digest, here=True)
+        site.decisions.mark_fetched(record.digest, here=True)
         folder = folder_of(site, record.digest)
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text("{}")

@@ -111,8 +111,8 @@ def test_an_event_is_charged_to_every_account_that_can_come_to_know_of_it(ledger
     cost = {event: cost_of(event) for event in (TABLES, column, secret)}
     for number, event in enumerate(cost):
         assert charge(ledger, policy, event, study=bytes([number]) * 32, draw=bytes([number]) * 32) == cost[event]
-    assert ledger.spent("people", PUBLIC) == ledger.spent("people") == cost[TABLES] + cost[column]
-    assert ledger.spent("people", DEALER).epsilon == pytest.approx(ledger.spent("people").epsilon + 50)
+    assert ledger.sum_charges("people", PUBLIC) == ledger.sum_charges("people") == cost[TABLES] + cost[column]
+    assert ledger.sum_charges("people", DEALER).epsilon == pytest.approx(ledger.sum_charges("people").epsilon + 50)
 
 
 def test_noise_of_one_study_is_composed_and_studies_are_added(ledger: Ledger, tmp_path: Path, kinds: None) -> None:
@@ -130,13 +130,13 @@ def test_noise_of_one_study_is_composed_and_studies_are_added(ledger: Ledger, tm
     assert together([column, scores, tables]).epsilon == both.epsilon + 1.0  # a pure epsilon stays one
     assert charge(ledger, policy, tables) == one
     assert charge(ledger, policy, scores, draw=b"e" * 32) == one
-    assert ledger.spent("people").epsilon == pytest.approx(both.epsilon, rel=1e-12)
-    assert ledger.spent("people").delta == 2e-6
+    assert ledger.sum_charges("people").epsilon == pytest.approx(both.epsilon, rel=1e-12)
+    assert ledger.sum_charges("people").delta == 2e-6
     assert charge(ledger, policy, tables, study=b"e" * 32, draw=b"f" * 32) == one
-    assert ledger.spent("people").epsilon == pytest.approx(both.epsilon + one.epsilon, rel=1e-12)
+    assert ledger.sum_charges("people").epsilon == pytest.approx(both.epsilon + one.epsilon, rel=1e-12)
     drawn = ledger.events("people", COLUMNS)
     assert drawn == (tables, scores, tables)
-    assert numerically(drawn, 3e-6) < ledger.spent("people").epsilon  # it stands beside, and decides nothing
+    assert numerically(drawn, 3e-6) < ledger.sum_charges("people").epsilon  # it stands beside, and decides nothing
     assert numerically(drawn, 0.0) == pytest.approx(3 * one.epsilon)
 
 
@@ -348,7 +348,7 @@ def test_what_a_newer_version_charged_counts_in_every_account(tmp_path: Path) ->
         charge(ledger, policy_of(tmp_path), dataclasses.replace(TABLES, reader="columns"))
         database.write("DROP TRIGGER ledger_keeps")
         database.write("UPDATE ledger SET event = json_set(event, '$.reader', 'nobody')")
-        assert {ledger.spent("people", reader) for reader in READERS} == {cost_of(TABLES)}
+        assert {ledger.sum_charges("people", reader) for reader in READERS} == {cost_of(TABLES)}
         assert ledger.events("people", PUBLIC) is None
         ledger.check_rows()
 

@@ -144,17 +144,17 @@ async def test_a_list_goes_on_where_it_was_killed_and_is_the_same(tmp_path, monk
 
     for percent in (20, 40, 60):
         with pytest.raises(Killed):
-            await BlindingState(tmp_path, STUDY).blinded(
+            await BlindingState(tmp_path, STUDY).blind_into(
                 "own.list", data, own=True, heavily=heavily, progress=until(percent)
             )
     shop = BlindingState(tmp_path, STUDY)
     part = next(path for path in (tmp_path / "linkage" / STUDY.hex()).iterdir() if path.name.endswith(".part"))
     with part.open("ab") as file:
         file.write(b"half of a tok")  # what was being written when the power failed
-    await shop.blinded("own.list", data, own=True, heavily=heavily, progress=until(101))
+    await shop.blind_into("own.list", data, own=True, heavily=heavily, progress=until(101))
     assert shop.take("own.list") == blind_seeds(shop.key(), data)
     assert len(slices) < 4 * 5  # not from the beginning each time
-    await shop.blinded("own.list", data, own=True, heavily=heavily, progress=until(0))  # there already
+    await shop.blind_into("own.list", data, own=True, heavily=heavily, progress=until(0))  # there already
     shop.forget_key()
     shop.forget_key()
     assert not (tmp_path / "linkage" / STUDY.hex() / "blinding.key").exists()

@@ -124,7 +124,7 @@ def test_a_burst_of_proposals_is_refused_at_the_approval_and_what_was_approved_i
             randomize(site, name)
             assert site.ledger.has_drawn(name)
             send(site, name, "smoker")
-        assert site.ledger.spent("habits").epsilon == pytest.approx(5 * 0.55 + 0.01)
+        assert site.ledger.sum_charges("habits").epsilon == pytest.approx(5 * 0.55 + 0.01)
 
 
 @pytest.mark.parametrize("end", ["denied", "void", "ended", "failed", "voted again"])
@@ -133,7 +133,7 @@ def test_room_that_an_approval_keeps_is_free_when_the_study_ends_here(
 ) -> None:
     with Site.open(config_of(folder)) as site:
         first = approved(site, with_noise(release_study, "first", 2.0))
-        assert site.ledger.kept()["habits"].epsilon == pytest.approx(2.0)
+        assert site.ledger.sum_reserved()["habits"].epsilon == pytest.approx(2.0)
         record = site.state.study(first)
         if end == "denied":
             site.voting.deny(record, "officer", "no longer wanted", NOW)
@@ -146,9 +146,9 @@ def test_room_that_an_approval_keeps_is_free_when_the_study_ends_here(
         else:
             site.decisions.disapprove(first)
             approved(site, with_noise(release_study, "first", 2.0))
-            assert site.ledger.kept()["habits"].epsilon == pytest.approx(2.0)
+            assert site.ledger.sum_reserved()["habits"].epsilon == pytest.approx(2.0)
             return
-        assert site.ledger.kept() == {}
+        assert site.ledger.sum_reserved() == {}
         approved(site, with_noise(release_study, "second", 2.5))
 
 
@@ -167,7 +167,7 @@ def test_room_kept_with_an_approval_does_not_tell_whether_data_changed(folder: P
                 table = other / "habits.csv"
                 table.write_text(table.read_text().replace("p1,yes", "p1,no"))
             approved(site, with_noise(release_study, "again", 0.5))
-            kept.append(site.ledger.kept()["habits"].epsilon)
+            kept.append(site.ledger.sum_reserved()["habits"].epsilon)
     assert kept[0] == kept[1] == pytest.approx(0.5)
 
 
@@ -295,8 +295,8 @@ def test_deltas_are_summed_over_studies_once_each_and_what_is_beyond_the_limit_i
             for recipient in ("miner", "everyone"):  # scores and parameters rest on one draw of noise
                 release, about = shared(study, 1e-6)
                 ledger.record_shared(release, policy=policy, **(about | {"recipient": recipient}))  # type: ignore[arg-type]
-        assert ledger.spent("people").delta == 2e-6
-        assert ledger.spent("habits").delta == 0.0
+        assert ledger.sum_charges("people").delta == 2e-6
+        assert ledger.sum_charges("habits").delta == 0.0
         release, about = shared("three", 1e-9)
         message = "data set 'people': delta 1e-09 on top of what was charged before, expected at most 2e-06"
         with pytest.raises(Refusal, match=message) as caught:
@@ -308,7 +308,7 @@ def test_deltas_are_summed_over_studies_once_each_and_what_is_beyond_the_limit_i
             with pytest.raises(sqlite3.IntegrityError, match="never"):
                 database.write(statement)
     with Database(folder / "state") as database:  # and over a restart
-        assert Ledger(database).spent("people").delta == 2e-6
+        assert Ledger(database).sum_charges("people").delta == 2e-6
 
 
 def test_a_party_toml_without_a_limit_of_delta_has_room_for_ten_studies_at_its_limit(folder: Path) -> None:
@@ -359,7 +359,7 @@ def test_an_approval_looks_at_columns_and_at_what_is_shared_together_with_its_de
     with Site.open(config_of(folder, max_epsilon_per_column=3.0, **policy)) as site:
         earlier, about = shared("earlier", 5e-7)
         free = Cost(epsilon=0.0, delta=5e-7)
-        site.ledger.put_back(earlier, charged=free, unit=None, version_tag=b"", **about)  # type: ignore[arg-type]
+        site.ledger.put_back(earlier, charge=free, unit=None, version_tag=b"", **about)  # type: ignore[arg-type]
         if message:
             with pytest.raises(Refusal, match=message) as caught:
                 approved(site, study)

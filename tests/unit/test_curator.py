@@ -444,7 +444,7 @@ def spent(folder: Path) -> Cost:
     from verticil.shared.privacy.accounts import PUBLIC
 
     with open_state(folder / "verticil-curator", "clinic", now=NOON) as state:
-        return state.ledger.spent("people", PUBLIC)
+        return state.ledger.sum_charges("people", PUBLIC)
 
 
 @pytest.mark.usefixtures("quick")

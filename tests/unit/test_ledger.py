@@ -76,7 +76,7 @@ def send(ledger, release=RELEASE, policy=POLICY, tag=b"", recipient="miner"):
 
 def test_the_same_values_are_charged_once_and_every_attempt_is_counted(ledger):
     assert [send(ledger), send(ledger), send(ledger)] == [2.0, 0.0, 0.0]
-    assert ledger.spent("people").epsilon == 2.0
+    assert ledger.sum_charges("people").epsilon == 2.0
     assert [row.charged for row in ledger.rows()] == [2.0]
     assert ledger.attempts() == 3
     assert send(ledger, recipient="bank") == 0.0
@@ -181,7 +181,7 @@ def test_infinite_epsilon_needs_a_permit_and_is_not_in_the_sum(ledger):
     assert (caught.value.code, caught.value.exit_code) == ("EPSILON_INFINITE", 3)
     assert send(ledger, infinite, replace(POLICY, allow_infinite=("sex",))) == math.inf
     assert ledger.rows()[0].epsilon == math.inf
-    assert ledger.spent("people").epsilon == 0.0
+    assert ledger.sum_charges("people").epsilon == 0.0
     assert Release.from_json(infinite.to_json()) == infinite
 
 
@@ -196,7 +196,7 @@ def test_rows_are_never_changed_or_deleted(database, ledger, statement):
     send(ledger)
     with pytest.raises(sqlite3.IntegrityError, match="ledger rows are never"):
         database.write(statement)
-    assert ledger.spent("people").epsilon == 2.0
+    assert ledger.sum_charges("people").epsilon == 2.0
 
 
 def test_every_transaction_is_flushed_to_the_disk(database):
@@ -286,4 +286,4 @@ def test_a_unit_with_infinite_epsilon_needs_every_one_of_its_variables_permitted
         with pytest.raises(Refusal, match="EPSILON_INFINITE"):
             send(ledger, both, replace(POLICY, allow_infinite=permitted))
     assert send(ledger, both, replace(POLICY, allow_infinite=("age", "sex"))) == math.inf
-    assert ledger.spent("people").epsilon == 0.0
+    assert ledger.sum_charges("people").epsilon == 0.0

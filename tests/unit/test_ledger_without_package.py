@@ -67,7 +67,7 @@ release = Release(
 seen = {}
 with opened(folder / "state", "clinic", now=now) as state:
     state.ledger.check_rows()
-    before = state.ledger.spent("people", PUBLIC)
+    before = state.ledger.sum_charges("people", PUBLIC)
     seen["before"] = [before.epsilon, before.delta]
     seen["rows"] = [[row.study_id, row.epsilon, row.delta] for row in state.ledger.rows()]
     try:

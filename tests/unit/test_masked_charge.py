@@ -105,7 +105,7 @@ def randomized(site: Site, study: Study) -> StudyRecord:
 
 
 def totals(site: Site) -> tuple[Cost, Cost, Cost]:
-    columns, public, dealer = (site.ledger.spent("people", reader) for reader in (COLUMNS, PUBLIC, DEALER))
+    columns, public, dealer = (site.ledger.sum_charges("people", reader) for reader in (COLUMNS, PUBLIC, DEALER))
     return columns, public, dealer
 
 
@@ -117,7 +117,7 @@ NOTHING_YET = Cost(epsilon=0.0)
 def test_a_round_is_charged_to_each_reader_at_once_and_only_once(config: PartyConfig, masked: Study) -> None:
     with Site.open(config) as site:
         record = randomized(site, masked)
-        kept = [site.ledger.kept(reader=reader).get("people") for reader in (COLUMNS, PUBLIC, DEALER)]
+        kept = [site.ledger.sum_reserved(reader=reader).get("people") for reader in (COLUMNS, PUBLIC, DEALER)]
         assert kept == [TABLES_ALONE, TABLES_ALONE, WITH_ROWS]  # from the approval on
         assert totals(site) == (NOTHING_YET, NOTHING_YET, NOTHING_YET)
         for _ in range(3):
@@ -130,7 +130,7 @@ def test_a_round_is_charged_to_each_reader_at_once_and_only_once(config: PartyCo
                 (1, ROWS, pytest.approx(FLOOR), T1.hex()),
             ]
             assert totals(site) == (TABLES_ALONE, TABLES_ALONE, WITH_ROWS)
-        assert [site.ledger.kept(reader=reader) for reader in (COLUMNS, PUBLIC, DEALER)] == [{}, {}, {}]
+        assert [site.ledger.sum_reserved(reader=reader) for reader in (COLUMNS, PUBLIC, DEALER)] == [{}, {}, {}]
         assert site.ledger.attempts() == 4
         assert site.ledger.rounds(record.digest, MaskedTables) == {T1}
         site.ledger.check_rows()
@@ -265,7 +265,7 @@ def test_a_place_among_linkages_is_kept_with_the_approval(config: PartyConfig, m
             site.voting.approve(third, "officer", NOW)
         with refused:  # and where two are approved in the same moment
             linkages = {"people": Linkage(mode="keyed-hash")}
-            site.ledger.reserve(third.digest, {}, policy, shared={}, linkages=linkages, drawn=False)
+            site.ledger.reserve(third.digest, {}, policy, shared={}, linkages=linkages, begins_drawing=False)
         for record in (first, second):
             charge_linkage(site, record, NOW)
         with refused:

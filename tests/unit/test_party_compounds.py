@@ -271,7 +271,7 @@ def test_a_column_that_was_released_alone_is_charged_in_full_in_a_compound(folde
         assert charge(ledger, config, together) == pytest.approx(2.0)
         assert charge(ledger, config, together) == 0.0
         assert charge(ledger, config, before) == 0.0
-        assert ledger.spent("people").epsilon == pytest.approx(4.5)
+        assert ledger.sum_charges("people").epsilon == pytest.approx(4.5)
         assert [", ".join(row.variables) for row in ledger.rows()][1] == "marital-status, relationship"
         strict = dataclasses.replace(config.policy, max_epsilon_per_column=1.0)
         with pytest.raises(Refusal, match=r"column 'marital-status, relationship': epsilon 2, expected at most 1"):

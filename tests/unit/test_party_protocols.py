@@ -59,14 +59,14 @@ def test_a_protocol_begins_in_one_way() -> None:
     ids=lambda value: getattr(value, "code", str(value)),
 )
 def test_an_error_means_the_same_in_every_protocol(error: VerticilError, failed: bool, meaning: Meaning) -> None:
-    assert meaning_of(error, waited_out=TRIED_AGAIN, failed=failed) is meaning
+    assert meaning_of(error, waited_out=TRIED_AGAIN, has_failed=failed) is meaning
 
 
 def test_no_code_that_another_node_sends_ends_the_daemon() -> None:
     for code in engines.is_waited_out.__globals__["ENDS_THE_DAEMON"]:
         error = from_code(code, "x")
         error.teller = "the miner"
-        assert meaning_of(error, waited_out=TRIED_AGAIN, failed=False) is Meaning.TRIED_AGAIN
+        assert meaning_of(error, waited_out=TRIED_AGAIN, has_failed=False) is Meaning.TRIED_AGAIN
 
 
 class Step(StrEnum):
@@ -84,7 +84,7 @@ class Toy(StudyRun):
         self.troubles, self.counted, self.heard = troubles, 0, 0
         self.ended = asyncio.Event()
 
-    def planned(self):
+    def plan(self):
         record = SimpleNamespace(digest=self.digest, study_id="toy")
         if self.node.failures or self.counted == 3:
             return record, Plan(step=Step.REST, stage="done")

@@ -67,11 +67,11 @@ def test_the_shelf_gives_back_what_was_put_and_forgets_what_was_harmed(database,
     store.put(DIGEST, Kind.COMMON, b"list")
     assert store.read(DIGEST, Kind.STATEMENT, "north") == b"signed"
     assert set(store.items(DIGEST)) == {(Kind.STATEMENT, "north"), (Kind.COMMON, "")}
-    path, item = store.unharmed(DIGEST, Kind.COMMON)
+    path, item = store.find_intact(DIGEST, Kind.COMMON)
     assert (path.read_bytes(), item) == (b"list", Item(sha256=hashlib.sha256(b"list").digest(), size=4))
     path.write_bytes(b"harm")
     with pytest.raises(LostError):
-        store.unharmed(DIGEST, Kind.COMMON)
+        store.find_intact(DIGEST, Kind.COMMON)
     store.target(DIGEST, Kind.STATEMENT, "north").unlink()
     with pytest.raises(LostError):
         store.read(DIGEST, Kind.STATEMENT, "north")
@@ -237,7 +237,7 @@ def test_scores_and_parameters_are_charged_together_and_there_are_no_second_ones
     with pytest.raises(Refusal, match="computed before") as caught:
         parameters(b"other ones", other)
     assert caught.value.code == "APPROVAL_VOID"
-    assert ledger.spent("people").epsilon == 4.0
+    assert ledger.sum_charges("people").epsilon == 4.0
 
 
 def test_limits_of_what_is_shared(database):
@@ -250,7 +250,7 @@ def test_limits_of_what_is_shared(database):
     assert caught.value.code == "EPSILON_INFINITE"
     assert ledger.rows() == ()
     assert record(ledger, shared(math.inf), policy(allow_exact_parameters=True)) == math.inf
-    assert ledger.spent("people").epsilon == 0.0  # infinite: recorded as such, and in no finite sum
+    assert ledger.sum_charges("people").epsilon == 0.0  # infinite: recorded as such, and in no finite sum
 
 
 # ---- asking peers

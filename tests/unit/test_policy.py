@@ -164,21 +164,27 @@ LINKED = {**APPROVED, "pseudonyms_complete": True, "alignment_confirmed": True, 
     ],
 )
 def test_the_next_step(study, step):
-    assert plan(study, automatic=False, own_units={0, 1}, spooled=set(), receipted=set()).step == step
+    assert plan(study, automatic=False, own_units={0, 1}, spooled_units=set(), receipted_units=set()).step == step
 
 
 def test_units_go_when_all_are_in_the_spool_and_not_again_once_receipted():
     study = record(State.UPLOADING, **LINKED)
-    assert plan(study, automatic=False, own_units={0, 1}, spooled={0}, receipted=set()).step is Step.RANDOMIZE
-    assert plan(study, automatic=False, own_units={0, 1}, spooled={0, 1}, receipted={0}).step is Step.SEND
-    assert plan(study, automatic=False, own_units={0, 1}, spooled={0, 1}, receipted={0, 1}).step == Step.REST
+    assert (
+        plan(study, automatic=False, own_units={0, 1}, spooled_units={0}, receipted_units=set()).step is Step.RANDOMIZE
+    )
+    assert plan(study, automatic=False, own_units={0, 1}, spooled_units={0, 1}, receipted_units={0}).step is Step.SEND
+    assert (
+        plan(study, automatic=False, own_units={0, 1}, spooled_units={0, 1}, receipted_units={0, 1}).step == Step.REST
+    )
 
 
 @pytest.mark.parametrize("state", [state for state in State if state >= State.PUBLISHED])
 def test_an_ended_study_asks_for_nothing_but_room(state):
     study = record(state, **LINKED)
-    assert plan(study, automatic=True, own_units={0}, spooled={0}, receipted={0}).step is Told.CLEAR
-    assert plan(record(state), automatic=True, own_units={0}, spooled=set(), receipted=set()).step == Step.REST
+    assert plan(study, automatic=True, own_units={0}, spooled_units={0}, receipted_units={0}).step is Told.CLEAR
+    assert (
+        plan(record(state), automatic=True, own_units={0}, spooled_units=set(), receipted_units=set()).step == Step.REST
+    )
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -186,7 +192,7 @@ def test_an_ended_study_asks_for_nothing_but_room(state):
 def test_without_an_approval_nothing_is_ever_sent(state, automatic):
     told = record(state, approved=True, effective=b"{}", pseudonyms_complete=True, alignment_confirmed=True, n_common=9)
     for spooled in (set(), {0}):
-        step = plan(told, automatic=automatic, own_units={0}, spooled=spooled, receipted=set()).step
+        step = plan(told, automatic=automatic, own_units={0}, spooled_units=spooled, receipted_units=set()).step
         assert step in {Step.REST, Told.CLEAR, Told.APPROVE}
         assert automatic or step is not Told.APPROVE
 

@@ -192,7 +192,7 @@ def test_each_new_encoding_is_a_new_draw_charged_in_full_until_the_budget_is_spe
                 release, version_tag=b"", policy=config.policy, study_digest=b"d" * 32, study_id=study.id, unit=index,
                 recipient="miner", artifact_sha256=b"a" * 32, size=1, at=NOW,
             )  # fmt: skip
-        assert site.ledger.spent("people").epsilon == pytest.approx(8.0)
+        assert site.ledger.sum_charges("people").epsilon == pytest.approx(8.0)
     assert charged == pytest.approx([2.0] * 4)  # 8 of 8; the fifth is refused
     assert len(set(codes)) == 4
 

@@ -124,14 +124,14 @@ def test_a_renamed_data_set_has_no_second_budget(folder: Path, release_study: St
     with Site.open(configured(folder, CLINICDB, people="gone")) as site:  # and still its people are here
         with pytest.raises(Refusal, match=r"'clinicdb' and data set 'people' are about the same people: 1\.0 of"):
             site.voting.approve(site.state.study(digest), "officer", NOW)
-        assert site.ledger.spent("people").epsilon == spent
+        assert site.ledger.sum_charges("people").epsilon == spent
 
     with Site.open(configured(folder, CLINICDB, clinicdb="people")) as site:
-        assert site.ledger.spent("clinicdb") == site.ledger.spent("people")
+        assert site.ledger.sum_charges("clinicdb") == site.ledger.sum_charges("people")
         again, columns = send(site, named(release_study, "again"))
         assert again == 0
         assert columns == drawn
-        assert site.ledger.spent("clinicdb").epsilon == spent
+        assert site.ledger.sum_charges("clinicdb").epsilon == spent
         (budget,) = ledger_of(site).datasets
         assert (budget.dataset, budget.epsilon_spent) == ("people", spent)
         assert budget.people == ("one account for the same people: data sets 'people' and 'clinicdb'",)
@@ -145,12 +145,12 @@ def test_what_was_drawn_under_either_name_is_in_the_sum_and_used_again(folder: P
         fresh, redrawn = send(site, named(release_study, "apart"))
         assert fresh == spent
         assert redrawn != drawn
-        assert site.ledger.spent("people").epsilon == site.ledger.spent("clinicdb").epsilon == spent
+        assert site.ledger.sum_charges("people").epsilon == site.ledger.sum_charges("clinicdb").epsilon == spent
     for said in ({"clinicdb": "people"}, {"people": "clinicdb"}):
         with Site.open(configured(folder, CLINICDB, **said)) as site:
             again, columns = send(site, named(release_study, f"joined-{next(iter(said))}"))
             assert (again, columns) == (0, redrawn)
-            assert site.ledger.spent("people").epsilon == site.ledger.spent("clinicdb").epsilon == 2 * spent
+            assert site.ledger.sum_charges("people").epsilon == site.ledger.sum_charges("clinicdb").epsilon == 2 * spent
 
 
 def test_a_data_set_that_was_renamed_twice_has_the_account_of_its_first_name(
@@ -164,7 +164,7 @@ def test_a_data_set_that_was_renamed_twice_has_the_account_of_its_first_name(
     for said in ({"register": "clinicdb", "clinicdb": "people"}, {"people": "clinicdb", "clinicdb": "register"}):
         with Site.open(configured(folder, register, **said)) as site:
             assert send(site, named(release_study, f"third-{next(iter(said))}")) == (0, drawn)
-            assert site.ledger.spent("register").epsilon == spent
+            assert site.ledger.sum_charges("register").epsilon == spent
     with Site.open(configured(folder, register, register="clinicdb")) as site:
         digest = offer(site, named(release_study, "fourth"))
         with pytest.raises(Misuse, match=r"CONFIG_INVALID: party.toml: policy.same_people.register: .*\(people\)"):
@@ -190,7 +190,7 @@ def test_growth_removal_and_reordering_keep_the_account(folder: Path, release_st
         with Site.open(configured(folder)) as site:
             look_at_people(site, NOW)
             assert problems(site) == ([], [])
-            assert site.ledger.spent("people").epsilon == spent
+            assert site.ledger.sum_charges("people").epsilon == spent
 
 
 def test_people_who_left_the_table_are_not_forgotten(folder: Path, release_study: Study) -> None:
@@ -250,8 +250,8 @@ def test_two_data_sets_of_the_same_people_count_in_one_account(folder: Path, rel
     assert "SAME_PEOPLE" in {warning.code for warning in check(site.config).warnings}
     with Site.open(configured(folder, datasets, habits="people")) as site:
         charged, _ = send(site, release_study)
-        assert site.ledger.spent("people") == site.ledger.spent("habits")
-        assert site.ledger.spent("people").epsilon == pytest.approx(charged)
+        assert site.ledger.sum_charges("people") == site.ledger.sum_charges("habits")
+        assert site.ledger.sum_charges("people").epsilon == pytest.approx(charged)
         assert len({row.dataset for row in site.ledger.rows()}) == 1
         assert site.ledger.told_of("habits", ["age", "smoker"]) == pytest.approx(charged)
 
@@ -260,7 +260,7 @@ def test_data_sets_counted_apart_are_named_in_every_approval_and_account(folder:
     datasets = two_tables(folder)
     with Site.open(configured(folder, datasets, habits="apart")) as site:
         send(site, release_study)
-        assert site.ledger.spent("people").epsilon != site.ledger.spent("habits").epsilon > 0
+        assert site.ledger.sum_charges("people").epsilon != site.ledger.sum_charges("habits").epsilon > 0
         body = site.state.study(canonical.digest(release_study)).approval or b""
         assert parse_approval(body).people_counted_apart
         assert json.loads(body)["people_counted_apart"] is True
@@ -400,7 +400,7 @@ def test_one_draw_of_two_versions_of_the_data_in_one_study_is_refused_before_any
         other = dataclasses.replace(release, fingerprint=b"o" * 32)
         with pytest.raises(Refusal, match="DATA_CHANGED"):
             site.ledger.assess([release, other], site.config.policy)
-        assert site.ledger.spent("people", COLUMNS).epsilon == 0
+        assert site.ledger.sum_charges("people", COLUMNS).epsilon == 0
         site.ledger.assess([release, release], site.config.policy)
         assert np.isfinite(release.epsilon)
 
@@ -415,7 +415,7 @@ def test_statistics_and_linkage_ask_whose_people_they_are(folder: Path, release_
         about = {"study_id": "s", "recipient": "everyone", "artifact_sha256": b"", "size": 0, "at": NOW}
         link = dataclasses.replace(statistics, event=Linkage(mode="keyed-hash"))
         site.ledger.put_back(
-            link, version_tag=b"", charged=NOTHING, unit=None, study_digest=b"l" * 32, **about  # type: ignore[arg-type]
+            link, version_tag=b"", charge=NOTHING, unit=None, study_digest=b"l" * 32, **about  # type: ignore[arg-type]
         )  # fmt: skip
     renamed = dataclasses.replace(statistics, dataset="clinicdb")
     with Site.open(configured(folder, CLINICDB)) as site:
@@ -441,10 +441,10 @@ def test_room_that_is_kept_under_one_name_is_kept_for_all_names_of_the_people(
         digest = offer(site, release_study)
         review = site.review(site.state.study(digest), NOW)
         site.ledger.reserve(digest, review.releases, site.config.policy, shared={})
-        kept = site.ledger.kept()
+        kept = site.ledger.sum_reserved()
         assert kept["people"].epsilon > 2
     with Site.open(configured(folder, CLINICDB, people="clinicdb")) as site:
-        assert site.ledger.kept() == {"clinicdb": kept["people"]}
+        assert site.ledger.sum_reserved() == {"clinicdb": kept["people"]}
         tight = dataclasses.replace(site.config.policy, max_epsilon_lifetime=kept["people"].epsilon + 0.1)
         with pytest.raises(Refusal, match=r"BUDGET_EXCEEDED.*kept for studies under way"):
             site.ledger.check_room("clinicdb", [RandomizedColumn(epsilon=0.5)], tight)
@@ -461,4 +461,4 @@ def test_a_table_that_moved_into_a_database_keeps_account_and_draws(folder: Path
     moved = '[dataset.people]\npath = "people.sqlite"\ntable = "people"\nid = "id"\n'
     with Site.open(configured(folder, moved)) as site:
         assert send(site, named(release_study, "moved")) == (0, drawn)
-        assert site.ledger.spent("people").epsilon == spent
+        assert site.ledger.sum_charges("people").epsilon == spent

@@ -212,14 +212,14 @@ def test_room_is_kept_for_changed_texts_that_are_charged_again(folder: Path, rel
         site.state.remember(task, study.id, NOW)
         send(site, first, b"2" * 32, policy)
         site.ledger.reserve(digest, {0: first}, policy, shared={})
-        assert site.ledger.kept() == {}
+        assert site.ledger.sum_reserved() == {}
         write(folder, p43="p43,43.0,yes")
         second = age_of(site, study)
         assert second.fingerprint == first.fingerprint
         site.ledger.reserve(digest, {0: second}, policy, shared={})
-        assert site.ledger.kept()["people"].epsilon == pytest.approx(second.epsilon)
+        assert site.ledger.sum_reserved()["people"].epsilon == pytest.approx(second.epsilon)
         send(site, second, digest, policy)
-        assert site.ledger.kept() == {}
+        assert site.ledger.sum_reserved() == {}
 
 
 def test_changed_texts_get_noise_of_their_own(folder: Path, release_study: Study) -> None:

@@ -20,7 +20,7 @@ def test_bytes_are_named_by_their_digest_and_stored_once(tmp_path):
     sha256 = spool.put([b"released"])
     assert sha256 == hashlib.sha256(b"released").digest()
     assert spool.path(sha256).read_bytes() == b"released"
-    assert spool.put([b"rel", b"eased"], expected=sha256) == sha256
+    assert spool.put([b"rel", b"eased"], sha256=sha256) == sha256
     assert [*(tmp_path / "spool").iterdir()] == [spool.path(sha256)]
     assert spool.path(sha256).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
@@ -39,7 +39,7 @@ def test_feature_36_room_is_asked_for_before_anything_is_drawn(tmp_path, monkeyp
 def test_other_bytes_than_those_that_are_expected_are_not_stored(tmp_path):
     spool = Spool(tmp_path)
     with pytest.raises(OtherBytesError):
-        spool.put([b"released"], expected=hashlib.sha256(b"sent").digest())
+        spool.put([b"released"], sha256=hashlib.sha256(b"sent").digest())
     assert not [*tmp_path.iterdir()]
 
 

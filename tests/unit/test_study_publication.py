@@ -95,14 +95,14 @@ def test_the_release_is_fetched_looked_at_by_people_and_the_signature_told():
             record(),
             automatic=automatic,
             own_units={0},
-            spooled={0},
-            receipted={0},
+            spooled_units={0},
+            receipted_units={0},
             review=known,
             countersigns=automatic,
         )
         assert found.step == step
     denied = dataclasses.replace(record(), denial_sent=False)
     assert (
-        plan(denied, automatic=False, own_units={0}, spooled={0}, receipted={0}, review=fetched).step
+        plan(denied, automatic=False, own_units={0}, spooled_units={0}, receipted_units={0}, review=fetched).step
         is Step.TELL_DENIAL
     )

@@ -101,7 +101,7 @@ def test_the_tables_are_charged_whole_before_the_first_column_and_once(config: P
         sent(site, noisy, units=1)
         rows = [(row.unit, row.recipient, row.charged, row.charged_delta) for row in site.ledger.rows()]
         assert rows == [(None, "everyone", 0.5, 1e-9), (0, "miner", pytest.approx(2.0), 0.0)]
-        kept = {reader: site.ledger.kept(reader=reader).get("people") for reader in (COLUMNS, PUBLIC)}
+        kept = {reader: site.ledger.sum_reserved(reader=reader).get("people") for reader in (COLUMNS, PUBLIC)}
         assert kept == {
             COLUMNS: Cost(epsilon=pytest.approx(2.0)),
             PUBLIC: None,
@@ -110,8 +110,8 @@ def test_the_tables_are_charged_whole_before_the_first_column_and_once(config: P
             for _ in range(2):
                 enter_in_ledger(site, site.state.study(canonical.digest(noisy)), item, "miner", NOW)
         assert len(site.ledger.rows()) == 3
-        assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(4.0))
-        assert site.ledger.spent("people", PUBLIC) == Cost(epsilon=0.5, delta=1e-9)
+        assert site.ledger.sum_charges("people") == Cost(epsilon=pytest.approx(4.0))
+        assert site.ledger.sum_charges("people", PUBLIC) == Cost(epsilon=0.5, delta=1e-9)
         site.ledger.check_rows()
 
 
@@ -124,8 +124,8 @@ def test_what_was_sent_to_the_miner_alone_is_charged_to_everybody_when_it_is_pub
         sent(site, noisy)
         sent(site, plain)
         sent(site, dataclasses.replace(plain, id="more"))
-        assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(4.0))
-        assert site.ledger.spent("people", PUBLIC) == Cost(epsilon=pytest.approx(4.5), delta=1e-9)
+        assert site.ledger.sum_charges("people") == Cost(epsilon=pytest.approx(4.0))
+        assert site.ledger.sum_charges("people", PUBLIC) == Cost(epsilon=pytest.approx(4.5), delta=1e-9)
         assert [row.charged for row in site.ledger.rows()] == pytest.approx([0.5, 2, 2, 2, 2, 0, 0])
         lines = [json.loads(line) for line in (config.state_directory / "audit.jsonl").read_text().splitlines()]
         entered = [line["ledger"]["event"].get("reader", "columns") for line in lines if "ledger" in line]
@@ -146,8 +146,8 @@ def test_columns_that_everybody_is_told_of_cost_nothing_again_for_the_miner_alon
         sent(site, dataclasses.replace(noisy, id="plain", tables=None))
         sent(site, noisy)
         assert [row.charged for row in site.ledger.rows()] == pytest.approx([2, 2, 0.5, 0, 0])
-        assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(4.0))
-        assert site.ledger.spent("people", PUBLIC) == Cost(epsilon=pytest.approx(4.5), delta=1e-9)
+        assert site.ledger.sum_charges("people") == Cost(epsilon=pytest.approx(4.0))
+        assert site.ledger.sum_charges("people", PUBLIC) == Cost(epsilon=pytest.approx(4.5), delta=1e-9)
 
 
 def test_what_a_peer_knows_that_reads_columns_and_published_tables_is_said(
@@ -182,7 +182,9 @@ def test_what_a_peer_knows_that_reads_columns_and_published_tables_is_said(
     assert greek(line.format("4.50, delta 1e-09")) in page
     with Site.open(config) as site:
         sent(site, noisy)
-        assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(4.0))  # as before: no account has another sum
+        assert site.ledger.sum_charges("people") == Cost(
+            epsilon=pytest.approx(4.0)
+        )  # as before: no account has another sum
     ledger, status, *_ = screens()
     assert line.format("4.50, delta 1e-09") in ledger
     assert line.format("4.50, delta 1e-09") in status
@@ -212,11 +214,11 @@ def test_a_ledger_that_is_older_than_what_was_sent_is_charged_the_tables_too(con
     with Site.open(config) as site:
         digest, proposal = canonical.digest(noisy), canonical.to_bytes(noisy)
         told = coordinator_pb2.StudyTask(study_digest=digest, proposal=proposal, units_received=[0])
-        forgotten = forgotten_columns(site, told, deleted=(), shown=(0,))
+        forgotten = forgotten_columns(site, told, deleted_units=(), proved_units=(0,))
         assert forgotten is not None
         settle(site, forgotten, accept_older=True, at=NOW)
-        assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(2.0))
-        assert site.ledger.spent("people", PUBLIC) == Cost(epsilon=0.5, delta=1e-9)
+        assert site.ledger.sum_charges("people") == Cost(epsilon=pytest.approx(2.0))
+        assert site.ledger.sum_charges("people", PUBLIC) == Cost(epsilon=0.5, delta=1e-9)
 
 
 def test_both_totals_and_whose_word_it_is_are_said_to_who_approves(

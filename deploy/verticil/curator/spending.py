@@ -103,7 +103,7 @@ def charge(state: CuratorState, study: Study, release: Release, *, budget: Cost,
         at=at,
         again=mine is not None,
         cost=cost,
-        total=UNLIMITED if has_no_bound else state.ledger.spent(release.dataset, PUBLIC),
+        total=UNLIMITED if has_no_bound else state.ledger.sum_charges(release.dataset, PUBLIC),
         others=others,
     )
 

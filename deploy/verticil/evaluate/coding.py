@@ -230,7 +230,7 @@ def _by_study(
     undeclared_counts: dict[str, int] = {}
     for column in columns:
         number_format = numbers_of(column.texts)[0] if variable.bins else "plain"
-        codebook = Codebook(variable, properties, written=number_format, where=f"column '{variable.name}'")
+        codebook = Codebook(variable, properties, style=number_format, where=f"column '{variable.name}'")
         text_codes = codebook.encode(column.texts)[0].astype(np.int64)
         if (n_undeclared := int(np.count_nonzero(text_codes[column.index] < 0))) > 0:
             undeclared_counts[column.party] = n_undeclared

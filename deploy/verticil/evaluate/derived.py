@@ -107,5 +107,5 @@ def _derive_column(item: Flag | Function, table: TextTable, study: Study) -> Tex
 def _codes(column: TextColumn, variable: Variable, properties: Mapping[str, str]) -> NDArray[np.int32]:
     """(n,), -1 where the study does not declare the value."""
     number_format = numbers_of(column.texts)[0] if variable.bins else "plain"
-    codebook = Codebook(variable, properties, written=number_format, where=f"column '{variable.name}'")
+    codebook = Codebook(variable, properties, style=number_format, where=f"column '{variable.name}'")
     return codebook.encode(column.texts)[0][column.index]

@@ -196,7 +196,7 @@ async def run_party(
                 seed_derived=seed_derived,
                 rounds=rounds,
             )
-            between = PeerNode(peering, peers, started=listening, accept_older=accept_older)
+            between = PeerNode(peering, peers, on_start=listening, accept_older=accept_older)
 
         def write(line: RefusedLine, at: dt.datetime) -> None:
             site.audit.record(Event(what=What.REFUSED, who=line.who, detail=line.detail), at)

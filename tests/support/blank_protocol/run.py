@@ -33,8 +33,8 @@ _MESSAGE_BYTES = 1024
 class BlankStudy(BetweenStudy[BlankFacts]):
     """The work on one study of the blank protocol."""
 
-    def remembered(self, record: StudyRecord) -> BlankFacts:
-        """See `BetweenStudy.remembered`; whatever step comes next, peers may ask for the messages that are here."""
+    def read_facts(self, record: StudyRecord) -> BlankFacts:
+        """See `BetweenStudy.read_facts`; whatever step comes next, peers may ask for the messages that are here."""
         common, state_directory = self.common_facts(record), self.site.config.state_directory
         rounds = 0
         if common.common and not record.failure and self.node.me in common.statements:
@@ -114,7 +114,7 @@ async def _fetch(context: PeerStudyContext, messages: StudyMessages, number: int
             peer_pb2.GetMaskedRequest(effective_digest=context.effective_digest, index=index, offset=offset)
         )
 
-    data = await context.fetched(name, call, limit=_MESSAGE_BYTES, what=what)
+    data = await context.fetch(name, call, limit=_MESSAGE_BYTES, what=what)
     if data != content(number, name):
         raise PeerFailedError(PeerFault("MESSAGE_INVALID", f"party '{name}': {what} is not empty"))
     await asyncio.to_thread(messages.keep, number, name, data)
@@ -128,11 +128,11 @@ async def _collect(context: PeerStudyContext, name: str) -> None:
             peer_pb2.GetParametersRequest(effective_digest=context.effective_digest, offset=offset)
         )
 
-    body = await context.fetched(name, call, limit=STATEMENT_BYTES, what="its statement")
+    body = await context.fetch(name, call, limit=STATEMENT_BYTES, what="its statement")
     try:
         signed = common_pb2.Signed.FromString(body)
         context.node.verify(signed, role=Role.PARTY, name=name)
         read_statement(signed.body, context.study, name)
     except VerticilError as error:
-        raise PeerFailedError(context.named(error, name)) from None
+        raise PeerFailedError(context.make_fault(error, name)) from None
     await asyncio.to_thread(context.store.put, context.digest, Kind.STATEMENT, body, name)

@@ -31,7 +31,7 @@ from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Meaning, Outcome, meaning_of
 from verticil.party.protocol.node.registry import study_of_miner
-from verticil.party.protocol.node.task_ingest import remember, understood
+from verticil.party.protocol.node.task_ingest import read_proposal, remember
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.party.site import Site
@@ -264,7 +264,7 @@ def _unpacked(file: Path, folder: Path, arrival: VerifiedBundle, encryption: Bun
 async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_pb2.StudyTask) -> None:
     """The steps of one study, as far as they go without an answer."""
     try:
-        study = understood(node, task)
+        study = read_proposal(node, task)
         # What was sent since the miner told this may be lost: it is sent again.
         kept = remember(node, task, study, fresh=True)
     except PeerFault as error:
@@ -293,7 +293,7 @@ async def _steps(study: CoordinatedStudy, *, only: Set[StrEnum] | None = None) -
             return
         except VerticilError as error:
             failed = study.site.state.study(study.digest).failure is not None
-            match meaning_of(error, waited_out=study.waited_out, failed=failed):
+            match meaning_of(error, waited_out=study.waited_out, has_failed=failed):
                 case Meaning.OTHERS_TURN:  # it comes with the next bundle, or the request is on its way
                     return
                 case Meaning.FAILS:
@@ -314,7 +314,7 @@ async def _apply(
         elif item.what == "task":
             task = item.entry.task
             with contextlib.suppress(PeerFault):  # the next export tells the miner that it cannot be served
-                study = understood(node, task)
+                study = read_proposal(node, task)
                 remember(node, task, study, fresh=True, accept_older=accept_older)
     for refusal in refusals:
         _refused(node, refusal)
@@ -341,7 +341,7 @@ def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
     tell: dict[str, Callable[[bytes], None]] = {
         "denial": site.decisions.denial_told,
         "failure": site.state.failure_told,
-        "withdrawal": site.revocations.told,
+        "withdrawal": site.revocations.mark_reported,
         "countersign": site.decisions.countersignature_told,
     }
     for what, digest in journal.told.get(str(answers.number), ()) if answers is not None else ():

@@ -77,7 +77,7 @@ class TokenInvalidError(Exception):
 
 
 def tokens_of(data: bytes) -> NDArray[np.bytes_]:
-    """The tokens of a list: (n,), fixed-width byte strings, which compare like unsigned bytes.
+    """Return the tokens of a list: (n,), fixed-width byte strings, which compare like unsigned bytes.
 
     Trailing zeros are padding, which two of the same width share.
     """
@@ -102,7 +102,7 @@ class BlindingKey:
 
     @classmethod
     def draw(cls) -> BlindingKey:
-        """A new one, from the operating system."""
+        """Draw a new key from the operating system."""
         return cls(ec.generate_private_key(_CURVE).private_numbers().private_value.to_bytes(32, "big"))
 
     def times(self, point: ec.EllipticCurvePublicKey) -> bytes:
@@ -111,7 +111,7 @@ class BlindingKey:
 
 
 def seed_macs(linkage_key: bytes, proposal_digest: bytes) -> Macs:
-    """What gives ids their seeds.
+    """Return the object that computes the seed of each id.
 
     Args:
         linkage_key: 32 bytes, shared by the parties.
@@ -150,7 +150,7 @@ def blind_seeds(key: BlindingKey, data: bytes) -> bytes:
 
 
 def blind_tokens(key: BlindingKey, data: bytes) -> bytes:
-    """The tokens of another party, blinded once more, in the same order.
+    """Blind another party's tokens once more, in the same order.
 
     Args:
         key: of this party.
@@ -159,18 +159,18 @@ def blind_tokens(key: BlindingKey, data: bytes) -> bytes:
     Raises:
         TokenInvalidError: one of them is not the x of a point.
     """
-    made: list[bytes] = []
+    points: list[bytes] = []
     for start in range(0, len(data), TOKEN_BYTES):
         try:
             point = ec.EllipticCurvePublicKey.from_encoded_point(_CURVE, b"\x02" + data[start : start + TOKEN_BYTES])
         except ValueError:
             raise TokenInvalidError(start // TOKEN_BYTES) from None
-        made.append(key.times(point))
-    return b"".join(made)
+        points.append(key.times(point))
+    return b"".join(points)
 
 
 def _work(secret: bytes, own: bool, data: bytes) -> bytes | int:
-    """One task. An error with arguments of its own does not survive the way between processes: its position does."""
+    """Blind one slice of a list. An error with arguments of its own cannot cross processes; its position can."""
     try:
         return (blind_seeds if own else blind_tokens)(BlindingKey(secret), data)
     except TokenInvalidError as error:
@@ -178,7 +178,7 @@ def _work(secret: bytes, own: bool, data: bytes) -> bytes | int:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for good: the pool's pipe is open at the other workers, too."""
+    """End the worker when its parent dies; it would wait for good, because the other workers keep the pool's pipe open."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -236,11 +236,11 @@ class Pool:
         pieces = [data[start : start + size] for start in range(0, len(data), size)]
         many = len(pieces)
         arguments: tuple[Sequence[bytes], Sequence[bool], Sequence[bytes]] = ([key.secret] * many, [own] * many, pieces)
-        made = list(map(_work, *arguments) if self._pool is None else self._pool.map(_work, *arguments))
-        for number, piece in enumerate(made):
+        slices = list(map(_work, *arguments) if self._pool is None else self._pool.map(_work, *arguments))
+        for number, piece in enumerate(slices):
             if isinstance(piece, int):
                 raise TokenInvalidError(number * _PIECE + piece)
-        return b"".join([piece for piece in made if isinstance(piece, bytes)])
+        return b"".join([piece for piece in slices if isinstance(piece, bytes)])
 
 
 class BlindingState:
@@ -255,7 +255,7 @@ class BlindingState:
         self._folder = state_directory / FOLDER / study.hex()
 
     def path(self, name: str) -> Path:
-        """A file of the study; its folder is made when absent.
+        """Return the path of a file of the study; create its folder when absent.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
@@ -265,7 +265,7 @@ class BlindingState:
         return self._folder / name
 
     def exists(self) -> bool:
-        """Whether anything of the study may be here."""
+        """Return whether any file of the study may exist."""
         return self._folder.exists()
 
     @property
@@ -274,7 +274,7 @@ class BlindingState:
         return (self._folder / BLINDING_KEY).exists()
 
     def key(self) -> BlindingKey:
-        """The study's key; drawn, and on the disk, when it is asked for the first time.
+        """Return the study's key; the first call draws it and writes it to the disk.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
@@ -305,7 +305,7 @@ class BlindingState:
         remove_tree(self._folder, ignore_errors=True)
 
     def take(self, name: str) -> bytes | None:
-        """A file's bytes; None when it is not there."""
+        """Return a file's bytes, or None when the file is absent."""
         path = self._folder / name
         return path.read_bytes() if path.exists() else None
 
@@ -319,16 +319,16 @@ class BlindingState:
         with disk_faults(path):
             replace_file(path, data, part=path.with_name(f".{name}.part"))
 
-    def accept(self, arrived: str, name: str) -> None:
+    def accept(self, part_name: str, name: str) -> None:
         """Give a file that was checked the name under which it is believed."""
-        rename(self._folder / arrived, self._folder / name)
+        rename(self._folder / part_name, self._folder / name)
         sync_directory(self._folder)
 
     def remove(self, name: str) -> None:
         """Delete a file that is not needed any more. Repeatable."""
         remove(self._folder / name)
 
-    async def blinded(
+    async def blind_into(
         self,
         name: str,
         data: bytes,
@@ -356,16 +356,16 @@ class BlindingState:
         part, key, n_points = target.with_name(f".{name}.part"), self.key(), len(data) // TOKEN_BYTES
         with Pool(n_points) as pool:
             # The last slice may be on the disk in name only, after a power cut: it is made again.
-            found = part.stat().st_size // TOKEN_BYTES if part.exists() else 0
-            done = min(max(0, found - pool.slice_points), n_points)
-            while done < n_points:
-                end = min(done + pool.slice_points, n_points)
-                piece = data[done * TOKEN_BYTES : end * TOKEN_BYTES]
+            n_stored = part.stat().st_size // TOKEN_BYTES if part.exists() else 0
+            n_done = min(max(0, n_stored - pool.slice_points), n_points)
+            while n_done < n_points:
+                end = min(n_done + pool.slice_points, n_points)
+                piece = data[n_done * TOKEN_BYTES : end * TOKEN_BYTES]
 
-                made = await heavily(functools.partial(pool.blind, key, piece, own=own))
-                await asyncio.to_thread(_append, part, done * TOKEN_BYTES, made)
-                done = end
-                await progress(100 * done // n_points)
+                tokens = await heavily(functools.partial(pool.blind, key, piece, own=own))
+                await asyncio.to_thread(_append, part, n_done * TOKEN_BYTES, tokens)
+                n_done = end
+                await progress(100 * n_done // n_points)
         rename(part, target)
         sync_directory(target.parent)
 

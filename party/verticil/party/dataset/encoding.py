@@ -68,22 +68,22 @@ class Outcome(IntEnum):
     DECIMAL_POINT = 8
 
 
-def number_of(text: str, written: str = "plain") -> float | None:
-    """The number that a text is in one of the ways of `WRITTEN`; None: it is none.
+def number_of(text: str, style: str = "plain") -> float | None:
+    """Parse a text as a number, written in one of the styles of `WRITTEN`; None: the text is no number.
 
     >>> number_of("1.5e3"), number_of("1,5", "decimal-comma"), number_of("02.07.2019", "DD.MM.YYYY"), number_of("inf")
     (1500.0, 1.5, 2019.4986301369863, None)
     """
-    if written in _DATES:
-        if (found := _DATES[written].fullmatch(text.strip())) is None:
+    if style in _DATES:
+        if (date := _DATES[style].fullmatch(text.strip())) is None:
             return None
         try:
-            day = dt.date(int(found["y"]), int(found["m"]), int(found["d"]))
+            day = dt.date(int(date["y"]), int(date["m"]), int(date["d"]))
         except ValueError:
             return None
         start = dt.date(day.year, 1, 1)
         return day.year + (day - start).days / (366 if calendar.isleap(day.year) else 365)
-    if written == "decimal-comma":
+    if style == "decimal-comma":
         return float(text.replace(",", ".")) if _COMMA.fullmatch(text) else None
     return float(text) if _NUMBER.fullmatch(text) else None
 
@@ -94,7 +94,7 @@ class Codebook:
     Args:
         variable: the declared categories or bins.
         recode: local spelling -> declared spelling, of the column rule.
-        written: how the column's numbers are written, one of `WRITTEN`.
+        style: how the column's numbers are written, one of `WRITTEN`.
         where: what messages start with, as in ``people.csv: column 'sex'``.
 
     Raises:
@@ -103,9 +103,9 @@ class Codebook:
 
     __slots__ = ("_categories", "_edges", "_folded", "_missing", "_recode", "_written", "variable")
 
-    def __init__(self, variable: Variable, recode: Mapping[str, str], *, written: str = "plain", where: str) -> None:
+    def __init__(self, variable: Variable, recode: Mapping[str, str], *, style: str = "plain", where: str) -> None:
         self.variable = variable
-        self._written = written
+        self._written = style
         self._recode = dict(recode)
         n_bins = variable.n_bins
         # The bins' own labels are names for people; a table holds numbers.
@@ -115,11 +115,11 @@ class Codebook:
         code = self._categories[missing.category] if missing is not None else -1
         self._missing = dict.fromkeys(missing.spellings, code) if missing is not None else {}
         self._folded = {label.strip().casefold() for label in self._categories}
-        lost = sum(self._locate(target)[1] >= Outcome.EMPTY for target in self._recode.values())
-        if lost:
+        n_unknown = sum(self._locate(target)[1] >= Outcome.EMPTY for target in self._recode.values())
+        if n_unknown:
             raise Misuse(
                 "CONFIG_INVALID",
-                f"{where}: {lost} of {len(self._recode)} recode targets are no category of variable '{variable.name}'",
+                f"{where}: {n_unknown} of {len(self._recode)} recode targets are no category of variable '{variable.name}'",
                 hint="the right-hand side of recode is a category, or a missing spelling, that the study declares",
             )
 
@@ -133,14 +133,14 @@ class Codebook:
         Returns:
             codes: (len(texts),), int32, -1 where a category must be drawn; outcomes: (len(texts),), uint8, values of `Outcome`.
         """
-        found = [self._locate(self._recode.get(text, text)) for text in texts]
+        pairs = [self._locate(self._recode.get(text, text)) for text in texts]
         if closely:
-            found = [
+            pairs = [
                 (code, self._near_miss(self._recode.get(text, text)) if outcome is Outcome.UNDECLARED else outcome)
-                for text, (code, outcome) in zip(texts, found, strict=True)
+                for text, (code, outcome) in zip(texts, pairs, strict=True)
             ]
-        codes = np.fromiter((code for code, _ in found), dtype=np.int32, count=len(found))
-        return codes, np.fromiter((outcome for _, outcome in found), dtype=np.uint8, count=len(found))
+        codes = np.fromiter((code for code, _ in pairs), dtype=np.int32, count=len(pairs))
+        return codes, np.fromiter((outcome for _, outcome in pairs), dtype=np.uint8, count=len(pairs))
 
     def _locate(self, text: str) -> tuple[int, Outcome]:
         if text in self._missing:
@@ -163,12 +163,12 @@ class Codebook:
         return nearest, Outcome.CATEGORY if nearest == position else Outcome.CLAMPED
 
     def _near_miss(self, text: str) -> Outcome:
-        stripped = text.strip()
-        if stripped in self._categories or stripped in self._missing:
+        bare_text = text.strip()
+        if bare_text in self._categories or bare_text in self._missing:
             return Outcome.BLANKS
-        if stripped.casefold() in self._folded:
+        if bare_text.casefold() in self._folded:
             return Outcome.LETTER_CASE
-        if _WHOLE.fullmatch(stripped) and stripped[: stripped.index(".")] in self._categories:
+        if _WHOLE.fullmatch(bare_text) and bare_text[: bare_text.index(".")] in self._categories:
             return Outcome.DECIMAL_POINT
         return Outcome.UNDECLARED
 
@@ -201,7 +201,7 @@ class Compound:
         return math.prod(self.n_states) - len(self.impossible)
 
     def encode(self, columns: Mapping[str, Codes]) -> NDArray[np.int32]:
-        """The code of each record's combination.
+        """Return the code of each record's combination.
 
         Args:
             columns: (n,) codes of each of `variables`; others are not looked at.
@@ -215,28 +215,30 @@ class Compound:
             positions += columns[name]
         return _lookup(self.n_states, self.impossible).take(positions)
 
-    def possible(self, columns: Mapping[str, Codes], drawn: Codes) -> dict[str, Codes]:
-        """The columns, with another combination in place of each that is declared impossible.
+    def possible(self, columns: Mapping[str, Codes], substitutes: Codes) -> dict[str, Codes]:
+        """Replace each combination that is declared impossible by another one.
 
         Args:
             columns: (n,) codes of each of `variables`.
-            drawn: (n,), codes of combinations, less than D; looked at where one is needed.
+            substitutes: (n,), codes of combinations, less than D; looked at where one is needed.
 
         Returns:
             (n,) codes of each of `variables`, read-only, in the dtypes of `columns`.
         """
         impossible = self.encode(columns) < 0
-        cells = np.flatnonzero(_lookup(self.n_states, self.impossible) >= 0).take(drawn)
-        found: dict[str, Codes] = {}
+        cells = np.flatnonzero(_lookup(self.n_states, self.impossible) >= 0).take(substitutes)
+        results: dict[str, Codes] = {}
         for name, codes in zip(self.variables, np.unravel_index(cells, self.n_states), strict=True):
-            merged = np.where(impossible, codes, columns[name])
-            column: Codes = merged.astype(np.uint8) if columns[name].dtype == np.uint8 else merged.astype(np.uint16)
+            mixed_codes = np.where(impossible, codes, columns[name])
+            column: Codes = (
+                mixed_codes.astype(np.uint8) if columns[name].dtype == np.uint8 else mixed_codes.astype(np.uint16)
+            )
             column.setflags(write=False)
-            found[name] = column
-        return found
+            results[name] = column
+        return results
 
     def codes(self, columns: Mapping[str, Codes]) -> Codes:
-        """The code of each record's combination, in the dtype that perturbation takes.
+        """Return the code of each record's combination, in the dtype that perturbation takes.
 
         Returns:
             (n,), uint8 up to D = 256, else uint16.
@@ -244,10 +246,10 @@ class Compound:
         Raises:
             ValueError: a record has an impossible combination; who reads the table has put a `possible` one in its place.
         """
-        found = self.encode(columns)
-        if found.size and int(found.min()) < 0:
+        combinations = self.encode(columns)
+        if combinations.size and int(combinations.min()) < 0:
             raise ValueError("a record has a combination that is declared impossible")
-        return found.astype(np.uint8) if self.n_domain <= 256 else found.astype(np.uint16)
+        return combinations.astype(np.uint8) if self.n_domain <= 256 else combinations.astype(np.uint16)
 
 
 @functools.lru_cache(maxsize=16)

@@ -46,7 +46,7 @@ def fill_blocks(tags: NDArray[np.uint16], codes: Codes, blocks: NDArray[np.uint6
 
 @compiled_for(_COUNT)
 def count_each(
-    words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, released: Codes
+    words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, reports: Codes
 ) -> None:
     """Released code = lead + number of limits below u, compared one by one: best for few categories.
 
@@ -54,7 +54,7 @@ def count_each(
         words: (2n,), uint64: the encrypted blocks; u is the first word of each.
         codes: (n,), true codes, each less than K.
         limits: (K, any), uint64; lead: (K,); see `Transition.thresholds`.
-        released: (n,), written.
+        reports: (n,), written.
     """
     width = limits.shape[1]
     for i in range(codes.size):
@@ -63,17 +63,17 @@ def count_each(
         count = np.int64(lead[row])
         for j in range(width):
             count += u > limits[row, j]
-        released[i] = count
+        reports[i] = count
 
 
 @compiled_for(_COUNT)
 def count_four(
-    words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, released: Codes
+    words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, reports: Codes
 ) -> None:
-    """The same for at most five categories: four comparisons, which LLVM turns into one vector instruction.
+    """Count as `count_each` does, for at most five categories: LLVM turns the four comparisons into one vector instruction.
 
     Args:
-        words, codes, lead, released: as in `count_each`.
+        words, codes, lead, reports: as in `count_each`.
         limits: (K, 4), uint64, filled up with limits that no u exceeds.
     """
     flat = limits.reshape(-1)
@@ -84,17 +84,18 @@ def count_four(
         count = np.uint64(lead[row])
         for j in range(4):
             count += np.uint64(u > flat[row * four + np.uint64(j)])
-        released[i] = count
+        reports[i] = count
 
 
 @compiled_for(_COUNT)
 def count_halving(
-    words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, released: Codes
+    words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, reports: Codes
 ) -> None:
-    """The same by binary search, without a branch on u: 256 records take each step together, so that loads overlap.
+    """Count as `count_each` does, by binary search without a branch on u: 256 records take each step together and loads
+    overlap.
 
     Args:
-        words, codes, lead, released: as in `count_each`.
+        words, codes, lead, reports: as in `count_each`.
         limits: (K, 2^m - 1), uint64, each row ascending; filled up with limits that no u exceeds.
     """
     width = np.uint64(limits.shape[1])
@@ -112,4 +113,4 @@ def count_halving(
             step >>= one
         for i in range(n_here):
             row = codes[start + i]
-            released[start + i] = np.uint64(lead[row]) + position[i] - np.uint64(row) * width
+            reports[start + i] = np.uint64(lead[row]) + position[i] - np.uint64(row) * width

@@ -58,7 +58,7 @@ NORMALISATIONS: Final[dict[str, Callable[[str], str]]] = {
 
 
 def normalise_ids(ids: Iterable[str], steps: Sequence[str]) -> list[str]:
-    """The ids after each of the steps, in order.
+    """Apply the steps to the ids, in order.
 
     Raises:
         ValueError: a step is unknown.
@@ -100,7 +100,7 @@ def packed_ids(ids: Sequence[str], steps: Sequence[str]) -> PackedIds:
 
 
 def linkage_context(proposal_digest: bytes) -> bytes:
-    """The study context of pseudonyms: ``verticil/linkage/v1`` ‖ SHA-256 of the proposal.
+    """Return the study context of pseudonyms: ``verticil/linkage/v1`` ‖ SHA-256 of the proposal.
 
     Raises:
         ValueError: the digest is not 32 bytes.
@@ -111,7 +111,7 @@ def linkage_context(proposal_digest: bytes) -> bytes:
 
 
 def pseudonym_macs(key: bytes, context: bytes) -> Macs:
-    """What gives ids their pseudonyms.
+    """Return the object that computes the pseudonym of each id.
 
     Args:
         key: the linkage key, 32 bytes.
@@ -142,7 +142,7 @@ def common_from_bitmap(
     minimum: int,
     keep: Keep = _in_memory,
 ) -> NDArray[np.int64]:
-    """Which of the own pseudonyms all parties have, in the common order (ascending).
+    """Select the own pseudonyms that all parties have, in the common order (ascending).
 
     Args:
         values: (n, 16), uint8, ascending.
@@ -177,7 +177,7 @@ def digest_of(values: NDArray[np.uint8], positions: NDArray[np.int64]) -> bytes:
 def marked_positions(
     bitmap: bytes | memoryview, *, n_records: int, n_common: int, keep: Keep = _in_memory
 ) -> NDArray[np.int64]:
-    """The places of a list that a bitmap marks.
+    """List the places that a bitmap marks.
 
     Args:
         bitmap: bit i of byte j is place 8j + i; unused bits of the last byte are 0.
@@ -191,18 +191,18 @@ def marked_positions(
     Raises:
         PeerFault: ALIGNMENT_MISMATCH.
     """
-    packed = np.frombuffer(bitmap, dtype=np.uint8)
-    if packed.size != (n_records + 7) // 8:
-        raise _mismatch(f"bitmap of {packed.size} bytes for {n_records} records, expected {(n_records + 7) // 8}")
-    if n_records % 8 and packed[-1] >> n_records % 8:
+    bitmap_bytes = np.frombuffer(bitmap, dtype=np.uint8)
+    if bitmap_bytes.size != (n_records + 7) // 8:
+        raise _mismatch(f"bitmap of {bitmap_bytes.size} bytes for {n_records} records, expected {(n_records + 7) // 8}")
+    if n_records % 8 and bitmap_bytes[-1] >> n_records % 8:
         raise _mismatch("the bitmap marks a record behind the end of the list")
-    marked = int(np.bitwise_count(packed).sum(dtype=np.int64))
-    if marked != n_common:
-        raise _mismatch(f"the bitmap marks {marked} records, the miner tells {n_common}")
+    n_marked = int(np.bitwise_count(bitmap_bytes).sum(dtype=np.int64))
+    if n_marked != n_common:
+        raise _mismatch(f"the bitmap marks {n_marked} records, the miner tells {n_common}")
 
     def parts() -> Iterator[NDArray[np.int64]]:
-        for start in range(0, packed.size, _ROWS // 8):
-            bits = np.unpackbits(packed[start : start + _ROWS // 8], bitorder="little")
+        for start in range(0, bitmap_bytes.size, _ROWS // 8):
+            bits = np.unpackbits(bitmap_bytes[start : start + _ROWS // 8], bitorder="little")
             yield 8 * start + np.flatnonzero(bits)
 
     return keep(n_common, parts())
@@ -245,7 +245,7 @@ def _mismatch(problem: str) -> PeerFault:
 
 
 def order_key(linkage_key: bytes, proposal_digest: bytes) -> bytes:
-    """The study's key for trees: 32 bytes.
+    """Derive the study's key for trees: 32 bytes.
 
     Raises:
         ValueError: key or digest are not 32 bytes.
@@ -259,7 +259,7 @@ def order_key(linkage_key: bytes, proposal_digest: bytes) -> bytes:
 
 
 def order_tree(key: bytes, ids: Iterable[str]) -> Tree:
-    """The tree over ids in their order.
+    """Build the tree over ids in their order.
 
     Args:
         key: see `order_key`.
@@ -270,11 +270,11 @@ def order_tree(key: bytes, ids: Iterable[str]) -> Tree:
     """
     leaves: list[bytes] = []
     n_records = 0
-    left = iter(ids)
-    while part := [record_id.encode("utf-8") for record_id in islice(left, BLOCK_RECORDS)]:
+    remaining_ids = iter(ids)
+    while part := [record_id.encode("utf-8") for record_id in islice(remaining_ids, BLOCK_RECORDS)]:
         mac = hmac.HMAC(key, hashes.SHA256())
         mac.update(b"\x00" + struct.pack(">QI", len(leaves), len(part)))
-        mac.update(b"".join([struct.pack(">I", len(encoded)) + encoded for encoded in part]))
+        mac.update(b"".join([struct.pack(">I", len(id_bytes)) + id_bytes for id_bytes in part]))
         leaves.append(mac.finalize())
         n_records += len(part)
     return Tree.of_leaves(n_records, leaves)

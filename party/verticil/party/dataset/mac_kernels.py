@@ -58,8 +58,8 @@ def _right(x: Any, n: Any) -> Any:
 def _round(  # noqa: PLR0917  compiled functions are called by position
     v: Words, w: Words, at: Any, k: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any
 ) -> None:
-    """A round; a to h are where the words of the standard are in `v`, constants at every call, so that LLVM, which has the round
-    in its place, knows that the words do not overlap.
+    """Compute a round; a to h are where the words of the standard are in `v`, constants at every call, so that LLVM, which
+    has the round in its place, knows that the words do not overlap.
 
     One function, and no closure for each place: numba stores compiled code under names that closures share, so that code of one
     process, found in the cache by another one, could be linked with the wrong round.
@@ -75,7 +75,7 @@ def _round(  # noqa: PLR0917  compiled functions are called by position
 
 @compiled_for(types.void(_STATE, _STATE, _STATE))
 def _compress(state: Words, w: Words, v: Words) -> None:
-    """One block of every lane.
+    """Compress one block of every lane.
 
     Args:
         state: (8 x 16,), changed.
@@ -107,7 +107,7 @@ def _compress(state: Words, w: Words, v: Words) -> None:
 
 @compiled_for(types.void(_BYTES, types.int64, _STATE, _STATE, _STATE))
 def _after_key(key: Bytes, pad: int, state: Words, w: Words, v: Words) -> None:
-    """The state of every lane behind the block that the padded key is."""
+    """Compute the state of every lane after the block that the padded key is."""
     for t in range(16):
         word = np.uint32(0)
         for j in range(4):
@@ -122,10 +122,10 @@ def _after_key(key: Bytes, pad: int, state: Words, w: Words, v: Words) -> None:
 
 
 @compiled_for(_FILL)
-def _padded(  # noqa: PLR0917  compiled functions are called by position
+def _pad_messages(  # noqa: PLR0917  compiled functions are called by position
     first: int, here: int, prefix: Bytes, data: Bytes, ends: NDArray[np.int64], blocks: NDArray[np.int64], room: Bytes
 ) -> Bytes:
-    """The messages of a group with their padding, behind a block that the key was; room for them, larger where that is needed.
+    """Pad the messages of a group, which follow the block of the key; make `room` larger where they need more.
 
     Args:
         first, here: which texts.
@@ -183,7 +183,7 @@ def _absorb(state: Words, w: Words, v: Words, blocks: NDArray[np.int64], room: B
 
 @compiled_for(_MACS)
 def hmac_sha256(key: Bytes, prefix: Bytes, data: Bytes, ends: NDArray[np.int64], macs: NDArray[np.uint8]) -> None:
-    """The first bytes of HMAC-SHA-256(key, prefix ‖ text) of each text (RFC 2104).
+    """Compute the first bytes of HMAC-SHA-256(key, prefix ‖ text) of each text (RFC 2104).
 
     Args:
         key: at most 64 bytes.
@@ -200,7 +200,7 @@ def hmac_sha256(key: Bytes, prefix: Bytes, data: Bytes, ends: NDArray[np.int64],
     blocks, room = np.zeros(16, np.int64), np.zeros(0, np.uint8)
     for first in range(0, n, 16):
         here = min(16, n - first)
-        room = _padded(first, here, prefix, data, ends, blocks, room)
+        room = _pad_messages(first, here, prefix, data, ends, blocks, room)
         state[:] = inner
         _absorb(state, w, v, blocks, room)
         w[:256] = 0

@@ -39,15 +39,15 @@ class PackedIds:
     @classmethod
     def of(cls, texts: Sequence[str]) -> PackedIds:
         """Texts; one with bytes that are no text becomes empty."""
-        joined = "".join(texts)
-        if joined.isascii():
-            encoded = joined.encode("ascii")
+        whole_text = "".join(texts)
+        if whole_text.isascii():
+            text_bytes = whole_text.encode("ascii")
             lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         else:
             pieces = [_utf8(text) for text in texts]
-            encoded = b"".join(pieces)
+            text_bytes = b"".join(pieces)
             lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-        return cls(data=np.frombuffer(encoded, dtype=np.uint8), ends=np.cumsum(lengths))
+        return cls(data=np.frombuffer(text_bytes, dtype=np.uint8), ends=np.cumsum(lengths))
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -58,7 +58,7 @@ class PackedIds:
         return np.asarray(np.diff(self.ends, prepend=0) == 0)
 
     def texts(self) -> list[bytes]:
-        """Each by itself."""
+        """Return a list with each text by itself."""
         data, ends = self.data.tobytes(), self.ends.tolist()
         return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -91,25 +91,25 @@ class Macs:
     def of(self, ids: PackedIds) -> NDArray[np.uint8]:
         """(n, size), uint8: a MAC of each id."""
         self._seen += len(ids)
-        if self._seen >= _WORTH_COMPILING and (kernels := compiled()) is not None:
+        if self._seen >= _WORTH_COMPILING and (kernels := load_kernel()) is not None:
             macs = np.empty((len(ids), self.size), dtype=np.uint8)
             key, prefix = (np.frombuffer(part, dtype=np.uint8) for part in (self._key, self._prefix))
             kernels.hmac_sha256(key, prefix, ids.data, ids.ends, macs)
             return macs
-        joined = b"".join(_each(self._key, self._prefix, ids, self.size))
-        return np.frombuffer(joined, dtype=np.uint8).reshape(-1, self.size)
+        mac_bytes = b"".join(_each(self._key, self._prefix, ids, self.size))
+        return np.frombuffer(mac_bytes, dtype=np.uint8).reshape(-1, self.size)
 
 
 def macs_of(key: bytes, ids: Iterable[str], *, size: int) -> NDArray[np.uint8]:
     """`Macs.of` of normalised ids that are all there; (n, size), uint8, read-only."""
-    made = Macs(key, size=size).of(PackedIds.of(list(ids)))
-    made.setflags(write=False)
-    return made
+    macs = Macs(key, size=size).of(PackedIds.of(list(ids)))
+    macs.setflags(write=False)
+    return macs
 
 
 @functools.cache
-def compiled() -> ModuleType | None:
-    """The kernel, or None where it cannot be had, or where what the machine or the cache made of it gives other bytes.
+def load_kernel() -> ModuleType | None:
+    """Return the kernel; None where it cannot be imported, or where this machine or the cache makes it give other bytes.
 
     Wrong bytes would link nobody, or the wrong people, and nothing later would notice: so it is asked for what is known first.
     """
@@ -121,7 +121,7 @@ def compiled() -> ModuleType | None:
 
 
 def _is_right(kernels: ModuleType) -> bool:
-    """Whether a kernel gives HMAC-SHA-256 of ids of one to four blocks, in every lane."""
+    """Return whether a kernel gives HMAC-SHA-256 of ids of one to four blocks, in every lane."""
     key, prefix = bytes(range(32)), b"known"
     ids = PackedIds.of([chr(97 + number) * (13 * number) for number in range(17)])
     macs = np.empty((len(ids), 32), dtype=np.uint8)
@@ -130,10 +130,10 @@ def _is_right(kernels: ModuleType) -> bool:
 
 
 def _each(key: bytes, prefix: bytes, ids: PackedIds, size: int) -> Iterator[bytes]:
-    """The MACs of ids, one by one."""
-    keyed = hmac.HMAC(key, hashes.SHA256())
-    keyed.update(prefix)
+    """Yield the MACs of ids, one by one."""
+    keyed_mac = hmac.HMAC(key, hashes.SHA256())
+    keyed_mac.update(prefix)
     for text in ids.texts():
-        own = keyed.copy()
+        own = keyed_mac.copy()
         own.update(text)
         yield own.finalize()[:size]

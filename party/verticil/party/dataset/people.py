@@ -106,7 +106,7 @@ class Gathering:
         self._by_tag.add(rows[usable])
 
     def finish(self, units: Mapping[int, UnitCodes]) -> Gathered:
-        """The people; nothing can be taken afterwards.
+        """Return the people; nothing can be taken afterwards.
 
         Args:
             units: what the codes of each unit are, of those of the columns.
@@ -116,13 +116,13 @@ class Gathering:
         """
         digests = {index: hashlib.sha256() for index in units}
         by_link = Sorter(self._folder, width=self._width, key_bytes=self._link_bytes, memory_rows=self._memory_rows)
-        turned = [*range(TAG_BYTES, TAG_BYTES + self._link_bytes), *range(TAG_BYTES)]
-        turned += range(len(turned), self._width)
+        byte_order = [*range(TAG_BYTES, TAG_BYTES + self._link_bytes), *range(TAG_BYTES)]
+        byte_order += range(len(byte_order), self._width)
         for rows in single(self._by_tag.blocks(), TAG_BYTES):
             tags, codes = np.ascontiguousarray(rows[:, :TAG_BYTES]), self._codes(rows)
             for index, codes_of in units.items():
                 digests[index].update(record_blocks(tags, codes_of(codes)).data)
-            by_link.add(rows[:, turned])
+            by_link.add(rows[:, byte_order])
         del self._by_tag
         link = self._link_bytes
         at = self._codes_at
@@ -131,18 +131,18 @@ class Gathering:
             spans[f"codes of {name}"] = (at, at + size)
             at += size
         widths = {name: stop - start for name, (start, stop) in spans.items()}
-        kept = KeptRows(self._folder if by_link.n_rows > self._memory_rows else None, by_link.n_rows, widths)
-        done = 0
+        linked_rows = KeptRows(self._folder if by_link.n_rows > self._memory_rows else None, by_link.n_rows, widths)
+        n_done = 0
         for rows in by_link.blocks():
             for name, (start, stop) in spans.items():
-                kept.write(name, done, rows[:, start:stop])
-            done += len(rows)
-        found = kept.arrays()
+                linked_rows.write(name, n_done, rows[:, start:stop])
+            n_done += len(rows)
+        arrays = linked_rows.arrays()
         return Gathered(
-            tags=found["tags"],
-            links=found["links"],
-            keys=found["keys"],
-            codes={name: typed(found[f"codes of {name}"].reshape(-1), size) for name, size in self._columns.items()},
+            tags=arrays["tags"],
+            links=arrays["links"],
+            keys=arrays["keys"],
+            codes={name: typed(arrays[f"codes of {name}"].reshape(-1), size) for name, size in self._columns.items()},
             fingerprints={index: digest.digest() for index, digest in digests.items()},
         )
 
@@ -155,16 +155,19 @@ class Gathering:
 
 
 def single(blocks: Iterator[Rows], key_bytes: int) -> Iterator[Rows]:
-    """The rows whose key no other row has, of ascending blocks."""
-    held, again = None, False  # the last row, of which the next one decides; and whether it has the key of one before
+    """Yield the rows whose key no other row has, of ascending blocks."""
+    last_row, again = (
+        None,
+        False,
+    )  # the last row, of which the next one decides; and whether it has the key of one before
     for block in blocks:
-        rows = block if held is None else np.concatenate([held, block])
+        rows = block if last_row is None else np.concatenate([last_row, block])
         keys = keys_of(rows, key_bytes)
         equal = np.concatenate([[again], keys[1:] == keys[:-1], [False]])
         yield rows[:-1][~(equal[:-2] | equal[1:-1])]
-        held, again = rows[-1:], bool(equal[-2])
-    if held is not None and not again:
-        yield held
+        last_row, again = rows[-1:], bool(equal[-2])
+    if last_row is not None and not again:
+        yield last_row
 
 
 Places = NDArray[np.int64]
@@ -173,7 +176,7 @@ Places = NDArray[np.int64]
 def in_both(
     tags: NDArray[np.uint8], others: NDArray[np.uint8], folder: Path, *, memory_rows: int
 ) -> tuple[int, Iterator[tuple[Places, Places]]]:
-    """Who has a tag in both lists, each of distinct tags.
+    """Find the people whose tag is in both lists, each of distinct tags.
 
     Args:
         tags, others: (n, 14) and (m, 14), uint8.
@@ -187,9 +190,9 @@ def in_both(
         OSError: the disk; while blocks are taken, too.
     """
     by_tag = Sorter(folder, width=TAG_BYTES + 1 + 8, key_bytes=TAG_BYTES + 1, memory_rows=memory_rows)
-    for which, known in enumerate((tags, others)):
-        for start in range(0, len(known), _BLOCK):
-            part = known[start : start + _BLOCK]
+    for which, tag_list in enumerate((tags, others)):
+        for start in range(0, len(tag_list), _BLOCK):
+            part = tag_list[start : start + _BLOCK]
             rows = np.empty((len(part), TAG_BYTES + 1 + 8), dtype=np.uint8)
             rows[:, :TAG_BYTES] = part
             rows[:, TAG_BYTES] = which
@@ -197,13 +200,13 @@ def in_both(
             by_tag.add(rows)
             give_back(part)
     by_place = Sorter(folder, width=2 * 8, key_bytes=8, memory_rows=memory_rows)
-    held = np.empty((0, TAG_BYTES + 1 + 8), dtype=np.uint8)
+    last_row = np.empty((0, TAG_BYTES + 1 + 8), dtype=np.uint8)
     for block in by_tag.blocks():
-        rows = np.concatenate([held, block])
+        rows = np.concatenate([last_row, block])
         keys = keys_of(rows, TAG_BYTES)
         first = np.flatnonzero(keys[1:] == keys[:-1])
         by_place.add(np.concatenate([rows[first, TAG_BYTES + 1 :], rows[first + 1, TAG_BYTES + 1 :]], axis=1))
-        held = rows[-1:]
+        last_row = rows[-1:]
     pairs = (rows.view(">i8").astype(np.int64) for rows in by_place.blocks())
     return by_place.n_rows, ((some[:, 0], some[:, 1]) for some in pairs)
 
@@ -233,19 +236,19 @@ class IdSpool:
         self._batches.append(len(rows))
 
     def at(self, numbers: NDArray[np.uint64]) -> Iterator[str]:
-        """The ids of rows with ascending numbers, distinct, from 0.
+        """Yield the ids of rows with ascending numbers, distinct, from 0.
 
         Raises:
             OSError: the disk.
         """
         self._file.seek(0)
-        done = 0
+        n_done = 0
         for first, behind in pairwise(np.cumsum([0, *self._batches]).tolist()):
             ends = np.frombuffer(self._file.read(8 * (behind - first + 1)), dtype=np.int64)
             data = self._file.read(int(ends[-1]))
-            some = numbers[done : done + behind - first].astype(np.uint64)  # no batch has more of them than rows
-            give_back(numbers[done : done + behind - first])
+            some = numbers[n_done : n_done + behind - first].astype(np.uint64)  # no batch has more of them than rows
+            give_back(numbers[n_done : n_done + behind - first])
             some = some[: np.searchsorted(some, np.uint64(behind))]
-            done += len(some)
+            n_done += len(some)
             for number in (some - np.uint64(first)).tolist():
                 yield data[ends[number] : ends[number + 1]].decode("utf-8")

@@ -83,7 +83,7 @@ class PersonMacs:
         """Compute the keys of normalised ids, (n, 8), uint8: each id in blocks of 16 bytes behind its length, all at once."""
         lengths = np.diff(ids.ends, prepend=0)
         if (lengths > _LONGEST).any():
-            return self.macs(_shortened(ids))
+            return self.macs(_shorten_ids(ids))
         width = -(-(int(lengths.max(initial=0)) + 1) // _BLOCK_BYTES) * _BLOCK_BYTES
         texts = np.zeros((len(ids), width), dtype=np.uint8)
         texts[:, 0] = lengths
@@ -93,12 +93,12 @@ class PersonMacs:
         for start in range(0, width, _BLOCK_BYTES):
             goes_on = lengths + 1 > start
             block = state[goes_on] ^ texts[goes_on, start : start + _BLOCK_BYTES]
-            encrypted = np.frombuffer(encryptor.update(block.data), dtype=np.uint8)
-            state[goes_on] = encrypted.reshape(-1, _BLOCK_BYTES)
+            cipher_words = np.frombuffer(encryptor.update(block.data), dtype=np.uint8)
+            state[goes_on] = cipher_words.reshape(-1, _BLOCK_BYTES)
         return state[:, :KEY_BYTES]
 
 
-def _shortened(ids: PackedIds) -> PackedIds:
+def _shorten_ids(ids: PackedIds) -> PackedIds:
     """Ids of which those that are too long for a table of blocks have their SHA-256 in their place."""
     texts = [hashlib.sha256(text).hexdigest().encode() if len(text) > _LONGEST else text for text in ids.texts()]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
@@ -107,13 +107,13 @@ def _shortened(ids: PackedIds) -> PackedIds:
 
 def _both(ids: Sequence[str]) -> tuple[PackedIds, PackedIds]:
     """Return ids after the steps of either key; at once where all bytes are ASCII and none is a blank, as in most tables."""
-    packed = PackedIds.of(ids)
-    if not _IS_PLAIN[packed.data].all():
+    id_bytes = PackedIds.of(ids)
+    if not _IS_PLAIN[id_bytes.data].all():
         return packed_ids(ids, _EXACT), packed_ids(ids, _LOOSE)
-    is_digit = _IS_DIGIT[packed.data]
+    is_digit = _IS_DIGIT[id_bytes.data]
     n_digits = np.concatenate([[0], np.cumsum(is_digit)])
-    exact = PackedIds(data=_LOWER[packed.data], ends=packed.ends)
-    return exact, PackedIds(data=packed.data[is_digit], ends=n_digits[packed.ends])
+    exact = PackedIds(data=_LOWER[id_bytes.data], ends=id_bytes.ends)
+    return exact, PackedIds(data=id_bytes.data[is_digit], ends=n_digits[id_bytes.ends])
 
 
 def _are_equal(some: PackedIds, others: PackedIds) -> bool:
@@ -176,9 +176,9 @@ class TableKeys:
         return Sorter(self._folder, width=width, key_bytes=KEY_BYTES, memory_rows=self._memory_people)
 
     def _distinct(self, blocks: Iterator[Rows], n: int) -> Keys:
-        counted = _Counted(_each_once(map(key_numbers, blocks)))
-        keys = kept(self._folder if n > self._memory_people else None, n, _filled(counted, n), _KEY)
-        return keys[: counted.n_keys]
+        counter = _Counted(_each_once(map(key_numbers, blocks)))
+        keys = kept(self._folder if n > self._memory_people else None, n, _fill_up(counter, n), _KEY)
+        return keys[: counter.n_keys]
 
 
 class _Counted:
@@ -204,8 +204,8 @@ def _each_once(blocks: Iterator[Keys]) -> Iterator[Keys]:
         last = block[-1:]
 
 
-def _filled(counted: _Counted, n: int) -> Iterator[Keys]:
+def _fill_up(counter: _Counted, n: int) -> Iterator[Keys]:
     """Blocks, and zeros behind them up to `n` keys: a file must hold as many as were announced."""
-    yield from counted
-    for start in range(counted.n_keys, n, _ZEROS_AT_ONCE):
+    yield from counter
+    for start in range(counter.n_keys, n, _ZEROS_AT_ONCE):
         yield np.zeros(min(_ZEROS_AT_ONCE, n - start), dtype=_KEY)

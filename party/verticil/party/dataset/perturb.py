@@ -63,7 +63,7 @@ def record_tags(tag_key: bytes, ids: Iterable[str]) -> NDArray[np.uint8]:
     return macs_of(tag_key, ids, size=TAG_BYTES)
 
 
-def codebook_digest(variable: Variable, recode: Mapping[str, str], written: str = "plain") -> bytes:
+def codebook_digest(variable: Variable, recode: Mapping[str, str], style: str = "plain") -> bytes:
     """SHA-256 of what decides which code a text of the local column gets: 32 bytes.
 
     RFC 8785 JSON of the categories in order, bins, `outside`, `other`, the missing spellings, the column's recode, and
@@ -78,7 +78,7 @@ def codebook_digest(variable: Variable, recode: Mapping[str, str], written: str 
         "other": variable.other,
         "missing": None if missing is None else [missing.category, sorted(missing.spellings)],
         "recode": dict(recode),
-        **({} if written == "plain" else {"written": written}),
+        **({} if style == "plain" else {"written": style}),
     }
     return hashlib.sha256(rfc8785.dumps(meaning)).digest()  # type: ignore[arg-type]  # values are JSON; dict is invariant
 
@@ -99,9 +99,9 @@ def compound_digest(codebook_digests: Sequence[bytes], impossible: Sequence[Sequ
     """
     for digest in codebook_digests:
         _check_length("codebook digest", digest)
-    removed = sorted([int(code) for code in combination] for combination in impossible)
-    listed = rfc8785.dumps(removed) if removed else b""
-    return hashlib.sha256(b"".join(codebook_digests) + listed).digest()
+    combinations = sorted([int(code) for code in combination] for combination in impossible)
+    canonical_bytes = rfc8785.dumps(combinations) if combinations else b""
+    return hashlib.sha256(b"".join(codebook_digests) + canonical_bytes).digest()
 
 
 def unit_key(
@@ -153,7 +153,8 @@ def column_key(
     context: bytes,
     version_tag: bytes = b"",
 ) -> bytes:
-    """The key of a unit's columns for one purpose, which `label` names; see `unit_key`, whose label is ``verticil/perturb/v1``.
+    """Derive the key of a unit's columns for one purpose, which `label` names; see `unit_key`, whose label is
+    ``verticil/perturb/v1``.
 
     Raises:
         ValueError: the secret is not 32 bytes, or there is no column.
@@ -161,10 +162,10 @@ def column_key(
     _check_length("site secret", site_secret)
     if not source_columns:
         raise ValueError("a unit has at least one source column")
-    columns = [_prefixed(column.encode("utf-8")) for column in source_columns]
-    info = [label, _prefixed(dataset.encode("utf-8")), len(columns).to_bytes(4, "big"), *columns]
+    columns = [_prefix_length(column.encode("utf-8")) for column in source_columns]
+    info = [label, _prefix_length(dataset.encode("utf-8")), len(columns).to_bytes(4, "big"), *columns]
     if version_tag:
-        info.append(_prefixed(version_tag))
+        info.append(_prefix_length(version_tag))
     return _hkdf(_hkdf(site_secret, b"".join(info)), context)
 
 
@@ -183,7 +184,7 @@ def perturb(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition: Trans
     Raises:
         ValueError: shapes, dtypes or key length do not fit, or a code is not less than K.
     """
-    if _compiled() is None:
+    if _load_kernels() is None:
         return perturb_numpy(key, tags, codes, transition)
     return perturb_numba(key, tags, codes, transition)
 
@@ -195,7 +196,7 @@ def perturb_numpy(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition:
     limits = np.sort(limits, axis=1)  # released counts limits below u, in whatever order they stand
     columns = np.ascontiguousarray(limits.T)
     opaque = tags.view(f"V{TAG_BYTES}").reshape(-1)
-    released = np.empty_like(codes)
+    reports = np.empty_like(codes)
 
     def fill(blocks: NDArray[np.uint8], part: slice) -> None:
         fields = blocks.reshape(-1).view(_BLOCK)
@@ -205,12 +206,12 @@ def perturb_numpy(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition:
     def count(words: NDArray[np.uint64], part: slice) -> None:
         u = words[::2].astype(np.uint64)
         if transition.n_states < _WIDE:
-            released[part] = _count_by_limit(u, codes[part], columns, lead)
+            reports[part] = _count_by_limit(u, codes[part], columns, lead)
         else:
-            released[part] = _count_by_code(u, codes[part], limits, lead)
+            reports[part] = _count_by_code(u, codes[part], limits, lead)
 
     _encrypt(key, len(codes), fill, count)
-    return released
+    return reports
 
 
 def perturb_numba(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition: Transition) -> Codes:
@@ -219,20 +220,20 @@ def perturb_numba(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition:
     Raises:
         ImportError: numba is not installed or cannot store its cache, or this is a big-endian machine.
     """
-    kernels = _compiled()
+    kernels = _load_kernels()
     if kernels is None:
         raise ImportError("the compiled kernels are not available: they need numba and a folder for its cache")
     tags, codes = checked_records(key, tags, codes, transition.n_states)
     limits, lead = transition.thresholds()
     compare = kernels.count_each
     if transition.n_states <= 5:
-        compare, limits = kernels.count_four, _padded(limits, 4)
+        compare, limits = kernels.count_four, _pad_limits(limits, 4)
     elif transition.n_states >= _WIDE:
-        compare, limits = kernels.count_halving, _padded(limits, (1 << limits.shape[1].bit_length()) - 1)
+        compare, limits = kernels.count_halving, _pad_limits(limits, (1 << limits.shape[1].bit_length()) - 1)
     pairs = tags.view(np.uint16)
     wide_lead = lead.astype(np.uint16)
     wide_codes, wide_released = np.empty(_CHUNK, dtype=np.uint16), np.empty(_CHUNK, dtype=np.uint16)
-    released = np.empty_like(codes)
+    reports = np.empty_like(codes)
 
     def fill(blocks: NDArray[np.uint8], part: slice) -> None:
         wide_codes[: len(blocks)] = codes[part]
@@ -241,10 +242,10 @@ def perturb_numba(key: bytes, tags: NDArray[np.uint8], codes: Codes, transition:
     def count(words: NDArray[np.uint64], part: slice) -> None:
         here = words.size // 2
         compare(words, wide_codes[:here], limits, wide_lead, wide_released[:here])
-        released[part] = wide_released[:here]
+        reports[part] = wide_released[:here]
 
     _encrypt(key, len(codes), fill, count)
-    return released
+    return reports
 
 
 def fingerprint(tags: NDArray[np.uint8], codes: Codes) -> bytes:
@@ -265,7 +266,7 @@ def fingerprint(tags: NDArray[np.uint8], codes: Codes) -> bytes:
 
 
 def record_blocks(tags: NDArray[np.uint8], codes: Codes) -> NDArray[np.uint8]:
-    """The block of each record: tag ‖ true code.
+    """Build the block of each record: tag ‖ true code.
 
     Args:
         tags: (n, 14), uint8.
@@ -311,49 +312,49 @@ def _encrypt(
     cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305  a pseudo-random function of distinct blocks
     encryptor = cipher.encryptor()
     blocks = np.zeros((_CHUNK, _BLOCK_BYTES), dtype=np.uint8)
-    encrypted = np.zeros((_CHUNK + 1) * _BLOCK_BYTES, dtype=np.uint8)  # the cipher wants room for one more block
+    cipher_bytes = np.zeros((_CHUNK + 1) * _BLOCK_BYTES, dtype=np.uint8)  # the cipher wants room for one more block
     for start in range(0, n_records, _CHUNK):
         part = slice(start, min(start + _CHUNK, n_records))
-        used = blocks[: part.stop - start]
-        fill(used, part)
-        n_bytes = encryptor.update_into(used.reshape(-1).data, encrypted.data)
-        count(encrypted[:n_bytes].view("<u8"), part)
+        part_blocks = blocks[: part.stop - start]
+        fill(part_blocks, part)
+        n_bytes = encryptor.update_into(part_blocks.reshape(-1).data, cipher_bytes.data)
+        count(cipher_bytes[:n_bytes].view("<u8"), part)
 
 
 def _count_by_limit(u: NDArray[np.uint64], codes: Codes, columns: NDArray[np.uint64], lead: Codes) -> Codes:
     """Compare every u with its row's first limit, then with the second, and so on; `columns` is (K-1, K)."""
     rows = codes.astype(np.intp)
-    released = lead.take(rows)
+    reports = lead.take(rows)
     for column in columns:
-        released += u > column.take(rows)
-    return released
+        reports += u > column.take(rows)
+    return reports
 
 
 def _count_by_code(u: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes) -> Codes:
     """Search the u of each true code in its row's limits, ascending, (K, K-1)."""
     order = np.argsort(codes, kind="stable")
     sorted_u = u[order]
-    found = np.empty_like(codes)
+    n_limits = np.empty_like(codes)
     stop = 0
     for code, n_here in enumerate(np.bincount(codes).tolist()):
         start, stop = stop, stop + n_here
         if n_here:
-            found[start:stop] = np.searchsorted(limits[code], sorted_u[start:stop], side="left")
-    released = np.empty_like(codes)
-    released[order] = found + lead[codes[order]]
-    return released
+            n_limits[start:stop] = np.searchsorted(limits[code], sorted_u[start:stop], side="left")
+    reports = np.empty_like(codes)
+    reports[order] = n_limits + lead[codes[order]]
+    return reports
 
 
-def _padded(limits: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
-    """Each row ascending, filled up to `width` limits with one that no u exceeds."""
-    padded = np.full((len(limits), width), np.iinfo(np.uint64).max, dtype=np.uint64)
-    padded[:, : limits.shape[1]] = limits
-    return np.sort(padded, axis=1)
+def _pad_limits(limits: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
+    """Sort each row and fill it up to `width` limits with one that no u exceeds."""
+    table = np.full((len(limits), width), np.iinfo(np.uint64).max, dtype=np.uint64)
+    table[:, : limits.shape[1]] = limits
+    return np.sort(table, axis=1)
 
 
 @functools.cache
-def _compiled() -> ModuleType | None:
-    """The kernels, or None where they cannot be had; the released values are the same."""
+def _load_kernels() -> ModuleType | None:
+    """Return the kernels; None where they cannot be imported. The released values are the same."""
     if sys.byteorder != "little":
         return None
     try:
@@ -374,7 +375,7 @@ def _check_length(what: str, value: bytes) -> None:
         raise ValueError(f"{what} of {len(value)} bytes, expected 32")
 
 
-def _prefixed(text: bytes) -> bytes:
+def _prefix_length(text: bytes) -> bytes:
     return len(text).to_bytes(4, "big") + text
 
 

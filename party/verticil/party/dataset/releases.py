@@ -74,7 +74,7 @@ class Release:
         return cost_of(self.event).epsilon
 
     def to_json(self) -> str:
-        """As text, for the state database."""
+        """Return the draw as text, for the state database."""
         digests = (
             self.codebook_digest,
             self.transition_digest,
@@ -82,13 +82,13 @@ class Release:
             self.fingerprint,
             self.source_fingerprint,
         )
-        drawn = events.to_json(self.event)
-        return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), drawn])
+        event_text = events.to_json(self.event)
+        return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), event_text])
 
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Read what `to_json` wrote."""
-        variables, dataset, sources, codebook, transition, secret, fingerprint, source, drawn = json.loads(text)
+        variables, dataset, sources, codebook, transition, secret, fingerprint, source, event_text = json.loads(text)
         return cls(
             variables=tuple(variables),
             dataset=dataset,
@@ -98,7 +98,7 @@ class Release:
             secret_id=bytes.fromhex(secret),
             fingerprint=bytes.fromhex(fingerprint),
             source_fingerprint=bytes.fromhex(source),
-            event=events.from_json(drawn),
+            event=events.from_json(event_text),
         )
 
     @property
@@ -107,7 +107,7 @@ class Release:
         return (self.dataset, json.dumps(self.sources), self.codebook_digest, self.transition_digest, self.secret_id)
 
     def values(self, version_tag: bytes) -> Values:
-        """What names the randomized values, which are charged once."""
+        """Return what names the randomized values, which are charged once."""
         return (*self.draw, self.fingerprint, self.source_fingerprint, version_tag)
 
 
@@ -139,7 +139,7 @@ class Origins:
 
 
 def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Origins]:
-    """Where the data of each unit come from, and their fingerprint: kept here to say later what changed."""
+    """Return where the data of each unit come from and their fingerprint, to say later what changed."""
     return {
         index: Origins(
             variables=release.variables,
@@ -157,7 +157,8 @@ def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Ori
 
 
 def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
-    """What an approval says of the data of each unit: 32 bytes that change with the data and with where they come from.
+    """Return what an approval says of the data of each unit: 32 bytes that change with the data and with where they come
+    from.
 
         seal = HMAC-SHA-256(HKDF-SHA-256(site secret, info = "verticil/approval/v1" ‖ proposal digest), unit ‖ draw ‖ data)
 

@@ -147,7 +147,7 @@ def read_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Se
         ids=tuple(scan.ids),
         codes={column.variable.name: column.codes(scan.kept) for column in scan.columns},
         undeclared={
-            column.variable.name: column.undeclared(scan.kept)
+            column.variable.name: column.find_undeclared(scan.kept)
             for column in scan.columns
             if column.variable.other is None
         },
@@ -175,21 +175,23 @@ class Batch:
 
 
 def read_batches(rule: DatasetRule, variables: Sequence[Variable]) -> Iterator[Batch]:
-    """The table batch by batch, in file order: for who looks at each once. Arguments and errors as `read_records`."""
+    """Read the table batch by batch, in file order, for a reader that looks at each once. Arguments and errors as
+    `read_records`.
+    """
     scan = _Scan(rule, variables)
     if scan.absent is not None:
         raise scan.absent
     for part in read_parts(rule, [rule.id, *(column.source for column in scan.columns)]):
         names = part.columns[rule.id] if part.n_rows else None
-        found = {column.variable: column.part(part.columns[column.source]) for column in scan.columns if part.n_rows}
+        parts = {column.variable: column.part(part.columns[column.source]) for column in scan.columns if part.n_rows}
         yield Batch(
             ids=() if names is None else names.distinct,
             index=np.empty(0, dtype=np.int32) if names is None else names.index,
             texts={column.source: part.columns[column.source] for column in scan.columns if part.n_rows},
-            codes={variable.name: codes for variable, (codes, _) in found.items()},
+            codes={variable.name: codes for variable, (codes, _) in parts.items()},
             undeclared={
                 variable.name: is_undeclared(variable, outcomes)
-                for variable, (_, outcomes) in found.items()
+                for variable, (_, outcomes) in parts.items()
                 if variable.other is None
             },
             n_rows=part.n_rows + part.n_ragged,
@@ -197,7 +199,7 @@ def read_batches(rule: DatasetRule, variables: Sequence[Variable]) -> Iterator[B
 
 
 def is_undeclared(variable: Variable, outcomes: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which rows get a category drawn for them, by what became of their texts."""
+    """Return which rows get a random category, by what became of their texts."""
     return outcomes > Outcome.EMPTY if variable.missing is not None else outcomes >= Outcome.EMPTY
 
 
@@ -233,7 +235,7 @@ def check_records(
         counting.take(number, read)
     counts = tuple(counting.counts(column) for column in scan.columns if column.variable not in follow)
     file, n = rule.name, counting.n
-    found = [
+    remarks = [
         *_row_remarks(file, scan),
         *_value_remarks(file, n, counts),
         *_combination_remarks(file, counting.impossible, n),
@@ -247,7 +249,7 @@ def check_records(
         n_repeated_ids=scan.n_repeated,
         counts=counts,
         faults=() if scan.absent is None else (scan.absent,),
-        remarks=tuple(found),
+        remarks=tuple(remarks),
     )
 
 
@@ -271,9 +273,9 @@ class _Scan:
         self._rule = rule
 
     def _parts(self) -> Iterator[TablePart]:
-        """What there is of the table, with what is counted of rows."""
-        wanted = [*[self.id] * self.has_ids, *(column.source for column in self.columns)]
-        for part in read_parts(self._rule, wanted) if wanted else ():
+        """Yield the parts of the table, and count their rows."""
+        names = [*[self.id] * self.has_ids, *(column.source for column in self.columns)]
+        for part in read_parts(self._rule, names) if names else ():
             self.n_rows += part.n_rows + part.n_ragged
             self.n_ragged += part.n_ragged
             self.first_ragged = self.first_ragged if self.first_ragged is not None else part.first_ragged
@@ -314,11 +316,11 @@ class _Scan:
         with disk_faults(folder):
             for block in single(sorter.blocks(), TAG_BYTES):
                 n_used += len(block)
-                found = [
+                arrays = [
                     np.frombuffer(block[:, start:end].tobytes(), dtype=kind)
                     for kind, (start, end) in zip(kinds, pairwise(ends), strict=True)
                 ]
-                pairs = zip(found[::2], found[1::2], strict=True)
+                pairs = zip(arrays[::2], arrays[1::2], strict=True)
                 yield len(block), {column.variable.name: own for column, own in zip(self.columns, pairs, strict=True)}
         self.n_repeated = sorter.n_rows - n_used
 
@@ -329,8 +331,8 @@ class _Scan:
         for part in self._parts():
             n_whole += part.n_rows
             if self.has_ids:
-                normalised = normalise_ids(part.columns[self.id].texts(), normalise)
-                ids += normalised if "".join(normalised).isascii() else map(_text_or_empty, normalised)
+                texts = normalise_ids(part.columns[self.id].texts(), normalise)
+                ids += texts if "".join(texts).isascii() else map(_text_or_empty, texts)
             for column in self.columns:
                 column.take(part.columns[column.source])
         if not self.has_ids:
@@ -346,14 +348,14 @@ class _Scan:
 
 
 def _distinct(ids: Sequence[str]) -> bool:
-    """Whether no two are equal; now and then False of some that are not, too, by chance of their hashes."""
+    """Return whether no two are equal; seldom False of distinct ones, when their hashes collide."""
     hashes = np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
     hashes.sort()
     return not np.any(hashes[1:] == hashes[:-1])
 
 
 def _text_or_empty(record_id: str) -> str:
-    """An id with bytes that are no text names nobody."""
+    """Return an id as text; bytes that are no text name nobody and become empty."""
     try:
         record_id.encode("utf-8")
     except UnicodeEncodeError:
@@ -367,7 +369,7 @@ class _Column:
     def __init__(self, variable: Variable, rule: ColumnRule, *, file: str) -> None:
         self.variable = variable
         self.source = rule.source
-        self._codebook = Codebook(variable, rule.recode, written=rule.written, where=f"{file}: column '{rule.source}'")
+        self._codebook = Codebook(variable, rule.recode, style=rule.written, where=f"{file}: column '{rule.source}'")
         self._codes: list[Codes] = []
         self._outcomes: list[NDArray[np.uint8]] = []
 
@@ -380,16 +382,16 @@ class _Column:
         codes, outcomes = self._codebook.encode(text.distinct, closely=closely)
         return np.maximum(codes, 0).astype(self.variable.code_dtype)[text.index], outcomes[text.index]
 
-    def codes(self, kept: NDArray[np.bool_]) -> Codes:
-        codes: Codes = np.concatenate([np.zeros(0, dtype=self.variable.code_dtype), *self._codes])[kept]
+    def codes(self, usable: NDArray[np.bool_]) -> Codes:
+        codes: Codes = np.concatenate([np.zeros(0, dtype=self.variable.code_dtype), *self._codes])[usable]
         codes.setflags(write=False)
         return codes
 
-    def undeclared(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def find_undeclared(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return is_undeclared(self.variable, self._kept_outcomes(kept))
 
-    def _kept_outcomes(self, kept: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        return np.concatenate([np.zeros(0, dtype=np.uint8), *self._outcomes])[kept]
+    def _kept_outcomes(self, usable: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        return np.concatenate([np.zeros(0, dtype=np.uint8), *self._outcomes])[usable]
 
 
 class _Counting:
@@ -423,22 +425,24 @@ class _Counting:
         ]
 
     def take(self, n: int, read: Mapping[str, _Read]) -> None:
-        """Count n rows."""
+        """Count n rows of the table."""
         self.n += n
         codes = {name: own for name, (own, _) in read.items()}
-        known = {name: ~is_undeclared(self._columns[name].variable, outcomes) for name, (_, outcomes) in read.items()}
+        is_declared = {
+            name: ~is_undeclared(self._columns[name].variable, outcomes) for name, (_, outcomes) in read.items()
+        }
         for name, (own, outcomes) in read.items():
             self._outcomes[name] += np.bincount(outcomes, minlength=len(Outcome))
-            self._had[name] += np.bincount(own[known[name]], minlength=len(self._had[name]))
+            self._had[name] += np.bincount(own[is_declared[name]], minlength=len(self._had[name]))
         for number, compound in enumerate(self._compounds):
             impossible = compound.encode({name: codes[name] for name in compound.variables}) < 0
-            stated = [known[name] for name in compound.variables]
-            self._impossible[number] += int(np.count_nonzero(np.logical_and.reduce([impossible, *stated])))
-        for name, broken in self._broken(codes, known).items():
-            self.against[name] += int(np.count_nonzero(broken))
+            declared_masks = [is_declared[name] for name in compound.variables]
+            self._impossible[number] += int(np.count_nonzero(np.logical_and.reduce([impossible, *declared_masks])))
+        for name, violations in self._broken(codes, is_declared).items():
+            self.against[name] += int(np.count_nonzero(violations))
 
     def counts(self, column: _Column) -> ColumnCounts:
-        """What there is to say of a column."""
+        """Return what the table has of a column."""
         number = self._outcomes[column.variable.name].tolist()
         return ColumnCounts(
             variable=column.variable.name,
@@ -457,29 +461,34 @@ class _Counting:
 
 
 def _against(knowledge: Knowledge | None, variables: Sequence[Variable], columns: Sequence[_Column]) -> _Against:
-    """What finds the rows that are not as it is stated of all records, rule by rule; none where a column is absent."""
+    """Return a function that finds, rule by rule, the rows against the study's knowledge; it finds none where a column is
+    absent.
+    """
     there = {column.variable.name for column in columns}
     if knowledge is None or not there >= {variable.name for variable in variables}:
         return lambda codes, known: {}
     schema = Schema(variables=tuple(variables))
     rules, whole = support(knowledge, schema), columns_of(knowledge, schema)
 
-    def broken(codes: Mapping[str, Codes], known: Mapping[str, NDArray[np.bool_]]) -> dict[str, NDArray[np.bool_]]:
-        found: dict[str, NDArray[np.bool_]] = {}
+    def find_violations(
+        codes: Mapping[str, Codes], is_declared: Mapping[str, NDArray[np.bool_]]
+    ) -> dict[str, NDArray[np.bool_]]:
+        violations: dict[str, NDArray[np.bool_]] = {}
         for name, (scope, table) in zip(rules.names, rules.factors, strict=True):
             if name not in knowledge.names:
                 continue  # what several orders say together
             here = table[tuple(codes[schema.names[variable]] for variable in scope)] == 0
-            found[name] = np.logical_and.reduce([here, *(known[schema.names[variable]] for variable in scope)])
+            certain = [is_declared[schema.names[variable]] for variable in scope]
+            violations[name] = np.logical_and.reduce([here, *certain])
         own = [codes[name] for name in schema.names]
         follows = dict(zip(whole.published.names, whole.compute_columns(own), strict=True))
         for function in knowledge.functions:
             if (name := function.variable.name) in codes:
-                read = [known[column] for column in (name, *function.of) if column in known]
-                found[function.name] = np.logical_and.reduce([codes[name] != follows[name], *read])
-        return found
+                read = [is_declared[column] for column in (name, *function.of) if column in is_declared]
+                violations[function.name] = np.logical_and.reduce([codes[name] != follows[name], *read])
+        return violations
 
-    return broken
+    return find_violations
 
 
 def _row_remarks(file: str, scan: _Scan) -> Iterable[Remark]:
@@ -526,16 +535,17 @@ def _value_remarks(file: str, n_records: int, counts: Sequence[ColumnCounts]) ->
             f" taken, where it is declared and they are empty): {', '.join(unseen)}",
             hint="; ".join(hints) or "declare the category or `other` in the study, or add a recode in party.toml",
         )
-    if clamped := [f"column '{c.source}' {c.clamped}" for c in counts if c.clamped]:
+    if clamped_columns := [f"column '{c.source}' {c.clamped}" for c in counts if c.clamped]:
         yield Remark(
             code="DATA_VALUE_OUTSIDE",
-            message=f"{file}: of {n_records} rows, values outside the bins, put into the nearest one: {', '.join(clamped)}",
+            message=f"{file}: of {n_records} rows, values outside the bins, put into the nearest one: "
+            f"{', '.join(clamped_columns)}",
             hint="is the unit right? The study can have wider bins",
         )
 
 
 def _stated_remarks(file: str, against: Mapping[str, int], n: int) -> Iterable[Remark]:
-    """What a table has against what is stated of all records: counts, rule by rule."""
+    """Count the rows that contradict the study's knowledge, rule by rule."""
     for name, count in against.items():
         if count:
             yield Remark(
@@ -548,10 +558,10 @@ def _stated_remarks(file: str, against: Mapping[str, int], n: int) -> Iterable[R
 def _combination_remarks(file: str, impossible: Iterable[tuple[Sequence[_Column], int]], n: int) -> Iterable[Remark]:
     for columns, count in impossible:
         if count:
-            named = ", ".join(f"'{column.source}'" for column in columns)
+            column_names = ", ".join(f"'{column.source}'" for column in columns)
             yield Remark(
                 code="DATA_CATEGORY_UNSEEN",
-                message=f"{file}: columns {named}: {count} of {n} rows have a combination of values that the study declares"
-                " impossible, in place of which a possible one is drawn",
+                message=f"{file}: columns {column_names}: {count} of {n} rows have a combination of values that the study"
+                " declares impossible, in place of which a possible one is drawn",
                 hint="correct these rows, or take the combinations that do occur out of `impossible` in the study",
             )

@@ -32,7 +32,7 @@ from verticil.shared.storage.nameless import Rows
 _CELL_BYTES: Final = 2 * KEY_BYTES
 
 
-def _derived(site_secret: bytes, label: bytes) -> bytes:
+def _derive_key(site_secret: bytes, label: bytes) -> bytes:
     return HKDF(hashes.SHA256(), 32, None, label).derive(site_secret)
 
 
@@ -44,8 +44,8 @@ class SourceFingerprints:
     """
 
     def __init__(self, site_secret: bytes) -> None:
-        self._texts = PersonMacs(_derived(site_secret, b"verticil/cell-text/v1"))
-        self._key = _derived(site_secret, b"verticil/source-fingerprint/v1")
+        self._texts = PersonMacs(_derive_key(site_secret, b"verticil/cell-text/v1"))
+        self._key = _derive_key(site_secret, b"verticil/source-fingerprint/v1")
         self._sums: dict[str, NDArray[np.uint64]] = {}
         self._n_rows = 0
 
@@ -62,7 +62,7 @@ class SourceFingerprints:
         cells = np.empty((len(persons), _CELL_BYTES), dtype=np.uint8)
         cells[:, :KEY_BYTES] = persons
         for name, column in columns.items():
-            cells[:, KEY_BYTES:] = self._texts.macs(_packed(column.distinct))[column.index]
+            cells[:, KEY_BYTES:] = self._texts.macs(_pack_texts(column.distinct))[column.index]
             some = cells if everybody else np.ascontiguousarray(cells[has_id])
             words = np.frombuffer(encryptor.update(some.data), dtype="<u8").reshape(-1, 2)
             total = words.sum(axis=0, dtype=np.uint64)
@@ -79,10 +79,10 @@ class SourceFingerprints:
         return digest.digest()
 
 
-def _packed(texts: Sequence[str]) -> PackedIds:
+def _pack_texts(texts: Sequence[str]) -> PackedIds:
     """Return texts as bytes; `PackedIds.of` would take one that is no text for an empty one."""
-    joined = "".join(texts)
-    if joined.isascii():
+    whole_text = "".join(texts)
+    if whole_text.isascii():
         return PackedIds.of(texts)
     pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)

@@ -57,7 +57,7 @@ def select(key: bytes, tags: NDArray[np.uint8], codes: Codes, subset: Subset) ->
     """
     tags, codes = checked_records(key, tags, codes, subset.n_states)
     shape = (len(codes), subset.size)
-    released: Codes = np.empty(shape, np.uint8) if subset.n_states <= 256 else np.empty(shape, np.uint16)
+    reports: Codes = np.empty(shape, np.uint8) if subset.n_states <= 256 else np.empty(shape, np.uint16)
     ciphers = _Ciphers(key)
     step = max(_LEAST, min(_CHUNK, _NUMBERS // subset.n_states))
     for start in range(0, len(codes), step):
@@ -65,14 +65,14 @@ def select(key: bytes, tags: NDArray[np.uint8], codes: Codes, subset: Subset) ->
         blocks = record_blocks(tags[part], codes[part])
         inside = ciphers.words(None, blocks)[:, 0] < np.uint64(subset.weight)
         draw = _draw(ciphers, blocks, subset.n_states)
-        released[part] = members(draw, codes[part], inside, subset.size)
-    return released.reshape(-1)
+        reports[part] = members(draw, codes[part], inside, subset.size)
+    return reports.reshape(-1)
 
 
 def members(
     draw: Callable[[int, NDArray[np.intp]], Numbers], codes: Codes, inside: NDArray[np.bool_], size: int
 ) -> NDArray[np.intp]:
-    """The sets that belong to given random numbers.
+    """Return the sets that belong to given random numbers.
 
     Args:
         draw: (round, records) -> (len(records), K), uint64, writable: the numbers of these records in this round.
@@ -83,7 +83,7 @@ def members(
     Returns:
         (n, w), each row ascending.
     """
-    chosen = np.empty((len(codes), size), dtype=np.intp)
+    subsets = np.empty((len(codes), size), dtype=np.intp)
     waiting = np.arange(len(codes))
     number = 0
     while waiting.size:
@@ -92,26 +92,26 @@ def members(
         # it decisive, the row would have more than w numbers up to its limit.
         numbers[np.arange(len(waiting)), codes[waiting]] = np.where(inside[waiting], 0, _LAST)
         limit = np.partition(numbers, size - 1, axis=1)[:, size - 1 : size]
-        taken = numbers <= limit
-        hits = np.flatnonzero(taken)
+        is_member = numbers <= limit
+        hits = np.flatnonzero(is_member)
         if hits.size == size * len(waiting):  # every row has at least w, so here each has exactly w
-            chosen[waiting] = (hits % taken.shape[1]).reshape(-1, size)
+            subsets[waiting] = (hits % is_member.shape[1]).reshape(-1, size)
             break
-        equal = np.count_nonzero(taken, axis=1) > size
-        chosen[waiting[~equal]] = np.nonzero(taken[~equal])[1].reshape(-1, size)
+        equal = np.count_nonzero(is_member, axis=1) > size
+        subsets[waiting[~equal]] = np.nonzero(is_member[~equal])[1].reshape(-1, size)
         waiting = waiting[equal]
         number += 1
-    return chosen
+    return subsets
 
 
 def _draw(ciphers: _Ciphers, blocks: NDArray[np.uint8], n_states: int) -> Callable[[int, NDArray[np.intp]], Numbers]:
     n_pairs = -(-n_states // 2)
 
     def draw(number: int, records: NDArray[np.intp]) -> Numbers:
-        needed = blocks if len(records) == len(blocks) else blocks[records]
+        part_blocks = blocks if len(records) == len(blocks) else blocks[records]
         numbers = np.empty((len(records), n_pairs, 2), dtype=np.uint64)
         for pair in range(n_pairs):
-            numbers[:, pair] = ciphers.words(number * n_pairs + pair, needed)
+            numbers[:, pair] = ciphers.words(number * n_pairs + pair, part_blocks)
         return numbers.reshape(len(records), -1)[:, :n_states]
 
     return draw
@@ -127,12 +127,12 @@ class _Ciphers:
     def words(self, counter: int | None, blocks: NDArray[np.uint8]) -> Numbers:
         """(n, 2): the encrypted blocks as little-endian words; under the unit key itself for None."""
         if counter not in self._contexts:
-            key = self._key if counter is None else self._derived(counter)
+            key = self._key if counter is None else self._derive_key(counter)
             cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305  a pseudo-random function of distinct blocks
             self._contexts[counter] = cipher.encryptor()
-        encrypted = self._contexts[counter].update(blocks.data)
-        return np.frombuffer(encrypted, dtype="<u8").astype(np.uint64, copy=False).reshape(-1, 2)
+        cipher_bytes = self._contexts[counter].update(blocks.data)
+        return np.frombuffer(cipher_bytes, dtype="<u8").astype(np.uint64, copy=False).reshape(-1, 2)
 
-    def _derived(self, counter: int) -> bytes:
+    def _derive_key(self, counter: int) -> bytes:
         info = _INFO + counter.to_bytes(4, "big")
         return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(self._key)

@@ -49,7 +49,7 @@ def substitute_key(site_secret: bytes, *, dataset: str, source_columns: Sequence
 
 
 def draw(key: bytes, tags: NDArray[np.uint8], n_states: int) -> Codes:
-    """A code for each record.
+    """Draw a code for each record.
 
     Args:
         key: see `substitute_key`.
@@ -59,7 +59,7 @@ def draw(key: bytes, tags: NDArray[np.uint8], n_states: int) -> Codes:
     Returns:
         (n,), uint8 up to 256 categories, else uint16, each less than K. Code i depends on the key and tag i alone.
     """
-    drawn: Codes = np.empty(len(tags), np.uint8) if n_states <= 256 else np.empty(len(tags), np.uint16)
+    random_codes: Codes = np.empty(len(tags), np.uint8) if n_states <= 256 else np.empty(len(tags), np.uint16)
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305  a pseudo-random function of distinct blocks
     for start in range(0, len(tags), _CHUNK):
         part = tags[start : start + _CHUNK]
@@ -67,5 +67,5 @@ def draw(key: bytes, tags: NDArray[np.uint8], n_states: int) -> Codes:
         u = np.frombuffer(encryptor.update(blocks.data), dtype="<u8")[::2].astype(np.uint64)
         # The high word of u * K, which has up to 80 bits, by halves of u.
         low = ((u & _LOW) * np.uint64(n_states)) >> _HALF
-        drawn[start : start + _CHUNK] = ((u >> _HALF) * np.uint64(n_states) + low) >> _HALF
-    return drawn
+        random_codes[start : start + _CHUNK] = ((u >> _HALF) * np.uint64(n_states) + low) >> _HALF
+    return random_codes

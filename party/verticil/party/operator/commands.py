@@ -539,7 +539,7 @@ def study_status(
     told: Proposal | None = None
     shared: ShareView | None = None
     try:
-        study = approval.declared(config, record.task.proposed)
+        study = approval.with_own_randomization(config, record.task.proposed)
         local = columns_of(config, study)
         told = Proposal(
             title=study.title,

@@ -84,7 +84,7 @@ def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[]
     )
     limit = site.config.policy.max_epsilon_lifetime
     spent: dict[tuple[str, ...], float] = {
-        (dataset,): site.ledger.spent(dataset).epsilon for dataset in site.config.datasets
+        (dataset,): site.ledger.sum_charges(dataset).epsilon for dataset in site.config.datasets
     }
     yield Gauge(
         name="epsilon_lifetime",
@@ -121,7 +121,7 @@ def _accounts(site: Site) -> Iterator[Gauge]:
     """What was charged to each account of each data set, and the limits that party.toml states for it."""
     limits_of = site.config.policy.limits_of
     charged = {
-        (dataset, reader): site.ledger.spent(dataset, reader)
+        (dataset, reader): site.ledger.sum_charges(dataset, reader)
         for dataset in site.config.datasets
         for reader in READERS
         if reader in {COLUMNS, PUBLIC} or limits_of(reader) is not None

@@ -225,7 +225,7 @@ def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datet
     terms: Terms | None = None
     changed: tuple[str, ...] | None = None
     try:
-        study = approval.declared(config, record.task.proposed)
+        study = approval.with_own_randomization(config, record.task.proposed)
         terms = Terms(
             title=study.title,
             purpose=study.purpose,
@@ -259,7 +259,7 @@ def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datet
 def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
     """What `show` says of a study; raises as it does, but for STUDY_UNKNOWN."""
     config = site.config
-    study = approval.declared(config, record.task.proposed)
+    study = approval.with_own_randomization(config, record.task.proposed)
     sent, readable = sent_units(study), protocol_of(study).readable(study)
     own, readers = study.units_of(config.name), {item.unit: item.readers for item in planned(study, config.name)}
     shown = tuple(

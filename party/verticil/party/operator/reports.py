@@ -212,9 +212,9 @@ def ledger_of(site: Site) -> LedgerView:
     """What `ledger` says, of an opened state."""
     config, rows = site.config, site.ledger.rows()
     site.ledger.check_rows()
-    spent = {name: site.ledger.spent(name) for name in account_names(site)}
+    spent = {name: site.ledger.sum_charges(name) for name in account_names(site)}
     limit = Cost(epsilon=config.policy.max_epsilon_lifetime, delta=config.policy.max_delta_lifetime)
-    kept_for = {reader: site.ledger.kept(reader=reader) for reader in READERS}
+    kept_for = {reader: site.ledger.sum_reserved(reader=reader) for reader in READERS}
     kept = kept_for[COLUMNS]
     return LedgerView(
         party=config.name,
@@ -268,7 +268,7 @@ def _four_figures(site: Site, rows: Sequence[LedgerRow]) -> dict[str, tuple[str,
 
 
 def _account(site: Site, dataset: str, reader: Reader, kept: Cost) -> AccountBudget:
-    spent, drawn = site.ledger.spent(dataset, reader), site.ledger.events(dataset, reader)
+    spent, drawn = site.ledger.sum_charges(dataset, reader), site.ledger.events(dataset, reader)
     return widened(
         account_spent(reader, site.config.policy, spent),
         AccountBudget,
@@ -438,7 +438,7 @@ def _deletion(said: PeerDeletion) -> SignedDeletion:
 def _gone(site: Site) -> dict[tuple[str, str, str], str]:
     """(study, recipient, SHA-256) -> when it was gone, as the recipient has signed."""
     found: dict[tuple[str, str, str], str] = {}
-    for awaited in site.revocations.awaited():
+    for awaited in site.revocations.list_awaited():
         for name, said in awaited.confirmed.items():
             for item in said.columns.values():
                 found[awaited.digest.hex(), name, item.sha256.hex()] = f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}"

@@ -475,7 +475,7 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
     found: list[CostView] = []
     for name, drawn in events.items():
         accounts = tuple(
-            _account_cost(reader, config.policy, site.ledger.spent(name, reader), drawn)
+            _account_cost(reader, config.policy, site.ledger.sum_charges(name, reader), drawn)
             for reader in shown_readers(config.policy, site.ledger, name, drawn)
         )
         columns = accounts[0]
@@ -509,7 +509,7 @@ def shown_readers(
         if reader in {COLUMNS, PUBLIC}
         or (policy.limits_of(reader) is not None and (reader is not DEALER or policy.masked.allow))
         or reader.name in read
-        or ledger.spent(dataset, reader) != ledger.spent(dataset)
+        or ledger.sum_charges(dataset, reader) != ledger.sum_charges(dataset)
     )
 
 
@@ -544,10 +544,10 @@ def spent(site: Site) -> tuple[Spent, ...]:
     return tuple(
         Spent(
             dataset=name,
-            epsilon_spent=ledger.spent(name).epsilon,
+            epsilon_spent=ledger.sum_charges(name).epsilon,
             epsilon_lifetime_limit=number(config.policy.max_epsilon_lifetime),
             accounts=tuple(
-                account_spent(reader, config.policy, ledger.spent(name, reader))
+                account_spent(reader, config.policy, ledger.sum_charges(name, reader))
                 for reader in shown_readers(config.policy, ledger, name)
             ),
             people=people_words(config.policy.same_people, name),
@@ -561,7 +561,9 @@ def told_peers(ledger: Ledger, dataset: str, drawn: Iterable[PrivacyEvent] = ())
     """What a peer is told at most that reads columns and published tables, with what a study draws; None: as said anyway."""
 
     def after(reader: Reader) -> Cost:
-        return ledger.spent(dataset, reader) + finite_together(event for event in drawn if reader.sees(event.reader))
+        return ledger.sum_charges(dataset, reader) + finite_together(
+            event for event in drawn if reader.sees(event.reader)
+        )
 
     return peer_words(after(COLUMNS), after(PUBLIC))
 

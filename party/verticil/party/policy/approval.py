@@ -73,13 +73,13 @@ class Review:
     origins: Mapping[int, Origins]
 
     @property
-    def sent(self) -> dict[int, Release]:
+    def releases_to_send(self) -> dict[int, Release]:
         """The releases of the units that somebody can come to read."""
         return {index: self.releases[index] for index in self.assessments}
 
 
-def declared(config: PartyConfig, study: Study) -> Study:
-    """The study with this party's ``[[randomization]]`` tables in it.
+def with_own_randomization(config: PartyConfig, study: Study) -> Study:
+    """Return the study with this party's ``[[randomization]]`` tables in it.
 
     Raises:
         Refusal: DECLARATION_WEAKER.
@@ -120,7 +120,7 @@ def review(
         Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER, SAME_PEOPLE.
         DataFault, Misuse: a table that is no readable file or lacks a column; whatever is wrong with party.toml.
     """
-    study = declared(config, checked(proposal))
+    study = with_own_randomization(config, checked(proposal))
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
     policy.refuse(
@@ -157,24 +157,26 @@ def review(
             people_counted_apart=bool(config.policy.same_people.apart),
         )
 
-    bound = bound_to(releases)
-    sent = [index for index in releases if index in protocol_of(study).readable(study)]
-    linked = (
+    draw_ids = bound_to(releases)
+    readable_units = [index for index in releases if index in protocol_of(study).readable(study)]
+    accounts = (
         dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if opens_tables(study) else ()
     )
-    for dataset in linked:
+    for dataset in accounts:
         ledger.check_linkages(dataset, config.policy, study_digest=digest)
     shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))
-    assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
+    assessments = ledger.assess(
+        [releases[index] for index in readable_units], config.policy, study_digest=digest, shared=shared
+    )
     return Review(
         study=study,
         holding=holding,
         releases=releases,
-        assessments=dict(zip(sent, assessments, strict=True)),
-        bound=bound,
-        content=hashlib.sha256(encode(bound)).digest(),
+        assessments=dict(zip(readable_units, assessments, strict=True)),
+        bound=draw_ids,
+        content=hashlib.sha256(encode(draw_ids)).digest(),
         shared=shared,
-        linkages={dataset: Linkage(mode=study.linkage.mode) for dataset in linked},
+        linkages={dataset: Linkage(mode=study.linkage.mode) for dataset in accounts},
         origins=origins,
     )
 
@@ -185,8 +187,8 @@ def sketch_unread(config: PartyConfig, ledger: Ledger, sketches: Sketches, site_
     Raises:
         DataFault, Misuse: as `verticil.party.people.reading.sketch`.
     """
-    charged = ledger.people.charged()
-    unread = {name: rule for name, rule in config.datasets.items() if name in charged and not sketches.is_stored(name)}
+    charges = ledger.people.charged()
+    unread = {name: rule for name, rule in config.datasets.items() if name in charges and not sketches.is_stored(name)}
     sketch(sketches, unread, site_secret=site_secret.value, folder=config.state_directory)
 
 
@@ -251,8 +253,8 @@ def check_expiry(study: Study, today: date) -> None:
 @functools.lru_cache(maxsize=16)
 def content_of(body: bytes) -> bytes:
     """SHA-256 of everything that an approval binds to, whoever gives it and whenever: what approvers must agree in."""
-    given = parse_approval(body)
-    return hashlib.sha256(encode(replace(given, approver=_NOBODY, approved_at=_NEVER))).digest()
+    approval = parse_approval(body)
+    return hashlib.sha256(encode(replace(approval, approver=_NOBODY, approved_at=_NEVER))).digest()
 
 
 def check_binding(
@@ -278,44 +280,48 @@ def check_binding(
         raise void(proposal, "it is for another study or party")
     if today > approval.expires:
         raise void(proposal, f"it held until {approval.expires}")
-    approved = proposal.with_declaration(approval.declarations())
+    approved_study = proposal.with_declaration(approval.declarations())
     try:
-        now = declared(config, proposal)
+        now = with_own_randomization(config, proposal)
     except Misuse as error:
         raise void(proposal, f"the declaration in {config.path.name} changed ({error.code})") from None
     own = proposal.units_of(config.name)
-    differing = [i for i in own if approved.units[i] != now.units[i]]
+    differing = [i for i in own if approved_study.units[i] != now.units[i]]
     if tuple(sorted(approval.declarations())) != own or differing:
-        named = [text for i in differing for text in unit_changes(approved.units[i], now.units[i], labels_of(now, i))]
-        raise void(proposal, "; ".join([f"the declaration in {config.path.name} changed", *named]))
+        differences = [
+            text for i in differing for text in unit_changes(approved_study.units[i], now.units[i], labels_of(now, i))
+        ]
+        raise void(proposal, "; ".join([f"the declaration in {config.path.name} changed", *differences]))
     if approval.people_counted_apart != bool(config.policy.same_people.apart):
         raise void(proposal, f"what {config.path.name} counts apart changed (policy.same_people)")
     columns = columns_of(config, proposal)
-    policy.refuse(policy.objections(config.policy, approved, config.name, columns, today=today), proposal.id)
-    return approved
+    policy.refuse(policy.objections(config.policy, approved_study, config.name, columns, today=today), proposal.id)
+    return approved_study
 
 
 def check_giver(
-    limits: policy.Policy, study: Study, given: Approval, voters: Sequence[str], approvers: Approvers
+    limits: policy.Policy, study: Study, approval: Approval, voters: Sequence[str], approvers: Approvers
 ) -> None:
     """Check that an approval was given by those who may give it now.
 
     Args:
         limits: the policy.
         study: for the message.
-        given: the approval.
+        approval: the approval.
         voters: who said yes to exactly this, as `DecisionStore.voters` counts them.
         approvers: who may approve now.
 
     Raises:
         Refusal: APPROVAL_VOID.
     """
-    if given.approver == AUTOMATIC:
+    if approval.approver == AUTOMATIC:
         if limits.approval != "auto":
             raise void(study, "it was automatic, and the policy does not say so any more")
-    elif given.approver.startswith(RULE_PREFIX):
-        if limits.approval != "rules" or given.approver not in [approver_name(limits.rules, r) for r in limits.rules]:
-            raise void(study, f"it was given {given.approver}, which is not a rule of the policy any more")
+    elif approval.approver.startswith(RULE_PREFIX):
+        if limits.approval != "rules" or approval.approver not in [
+            approver_name(limits.rules, r) for r in limits.rules
+        ]:
+            raise void(study, f"it was given {approval.approver}, which is not a rule of the policy any more")
     elif approvers.names and len(voters) < approvers.needed:
         raise void(study, f"{len(voters)} of {approvers.needed} approvers have signed it with a present key")
 
@@ -324,13 +330,13 @@ def stands(
     config: PartyConfig,
     ledger: Ledger,
     record: StudyRecord,
-    found: Review,
+    review: Review,
     *,
     voters: Sequence[str],
     approvers: Approvers,
-    changed: Sequence[str],
+    data_changes: Sequence[str],
 ) -> bool:
-    """Whether the approval that a study has is the one that would be given now, and still holds.
+    """Return whether the approval that a study has is the one that would be given now, and still holds.
 
     Where others have an approval already, another one is refused that theirs has no room for: of another declaration, or of
     other data than those that noise was drawn for. Else the data may be others: only this site can compare their seals.
@@ -339,30 +345,30 @@ def stands(
         config: this party.
         ledger: knows whether noise was drawn.
         record: the study as it is now.
-        found: what would be approved.
+        review: what would be approved.
         voters: who said yes to that before.
         approvers: who may approve now.
-        changed: of the data, since the last vote; for the message.
+        data_changes: of the data, since the last vote; for the message.
 
     Raises:
         Refusal: APPROVAL_VOID.
     """
-    task, study = record.task, found.study
-    held = None if record.approval is None else parse_approval(record.approval)
-    if held is not None and record.approval is not None and content_of(record.approval) == found.content:
+    task, study = record.task, review.study
+    approval = None if record.approval is None else parse_approval(record.approval)
+    if approval is not None and record.approval is not None and content_of(record.approval) == review.content:
         with contextlib.suppress(Refusal):
-            check_giver(config.policy, study, held, voters, approvers)
+            check_giver(config.policy, study, approval, voters, approvers)
             return True
     if not task.approved:
         return False
-    same = held is None or held.declarations() == {i: study.units[i] for i in study.units_of(config.name)}
+    same = approval is None or approval.declarations() == {i: study.units[i] for i in study.units_of(config.name)}
     if same and task.effective:
         try:
             check_effective(study, task.effective, task.effective_digest, config.name)
         except PeerFault:
             same = False
-    if held is not None and ledger.has_drawn(record.digest):
-        what = "; ".join(changed) or "data, minimum or approvers changed since"
+    if approval is not None and ledger.has_drawn(record.digest):
+        what = "; ".join(data_changes) or "data, minimum or approvers changed since"
         message = f"study '{record.study_id}': it is under way with what was approved before: {what}"
         raise Refusal("APPROVAL_VOID", message, hint=_NEW_ID)
     if not same:
@@ -377,7 +383,7 @@ def stands(
 def check_data(
     study: Study,
     approval: Approval,
-    found: Mapping[int, bytes],
+    seals_now: Mapping[int, bytes],
     *,
     then: Mapping[int, Origins] | None = None,
     now: Mapping[int, Origins] | None = None,
@@ -387,21 +393,23 @@ def check_data(
     Args:
         study: what was approved, for messages.
         approval: this party's approval.
-        found: `seals` of the data as they are now, by unit.
+        seals_now: `seals` of the data as they are now, by unit.
         then, now: where they came from when they were approved, and come from now, to say what changed.
 
     Raises:
         Refusal: APPROVAL_VOID.
     """
-    changed = [unit for unit in approval.units if unit.fingerprint != found.get(unit.index, b"").hex()]
-    if not changed:
+    units = [unit for unit in approval.units if unit.fingerprint != seals_now.get(unit.index, b"").hex()]
+    if not units:
         return
-    named = data_changes(then, now) if then is not None and now is not None else ()
-    names = (f"column '{', '.join(unit.unit.variables)}'" for unit in changed)
-    raise void(study, "; ".join(named or [f"the data of {name}, or where they come from, changed" for name in names]))
+    differences = data_changes(then, now) if then is not None and now is not None else ()
+    names = (f"column '{', '.join(unit.unit.variables)}'" for unit in units)
+    raise void(
+        study, "; ".join(differences or [f"the data of {name}, or where they come from, changed" for name in names])
+    )
 
 
-def check_effective(approved: Study, effective: bytes, effective_digest: bytes, party: str) -> Study:
+def check_effective(approved_study: Study, effective: bytes, effective_digest: bytes, party: str) -> Study:
     """Read the effective study that the miner tells and check it against what was approved.
 
     Raises:
@@ -409,14 +417,14 @@ def check_effective(approved: Study, effective: bytes, effective_digest: bytes, 
     """
     if hashlib.sha256(effective).digest() != effective_digest:
         raise PeerFault(
-            "STUDY_MISMATCH", f"study '{approved.id}': the effective study does not have the digest that is told"
+            "STUDY_MISMATCH", f"study '{approved_study.id}': the effective study does not have the digest that is told"
         )
     study = checked(effective)
-    check_own_part(approved, study, party)
+    check_own_part(approved_study, study, party)
     return study
 
 
 def void(study: Study, why: str) -> Refusal:
-    """The error of an approval that does not hold any more."""
+    """Return the error of an approval that does not hold any more."""
     hint = "an approval binds to the study, the declaration and the data; submit the study again and approve it anew"
     return Refusal("APPROVAL_VOID", f"study '{study.id}': the approval does not hold any more: {why}", hint=hint)

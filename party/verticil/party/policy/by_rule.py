@@ -70,27 +70,27 @@ def approve_by_rule(voting: Voting, record: StudyRecord, at: datetime) -> Rule |
     """
     if voting.config.policy.approval != "rules" or record.approval is not None:
         return None
-    found = ruling(voting, record, at)
-    if found.rule is not None:
-        approver = approver_name(voting.config.policy.rules, found.rule)
+    result = ruling(voting, record, at)
+    if result.rule is not None:
+        approver = approver_name(voting.config.policy.rules, result.rule)
         try:
-            voting.approve(record, found.rule, at)
+            voting.approve(record, result.rule, at)
         except VerticilError as error:  # for people to read, or one of them was faster; the study waits for them
-            found = Ruling(rule=None, why=(error.code,))
+            result = Ruling(rule=None, why=(error.code,))
         else:
             _log.warning("study '%s' was approved %s", record.study_id, approver)
-            return found.rule
-    said = found.why[:_MOST_REASONS]
-    more = [f"and {len(found.why) - len(said)} more"] if len(found.why) > len(said) else []
-    outcome = f"none: {'; '.join([*said, *more])}"
+            return result.rule
+    reasons = result.why[:_MOST_REASONS]
+    more = [f"and {len(result.why) - len(reasons)} more"] if len(result.why) > len(reasons) else []
+    outcome = f"none: {'; '.join([*reasons, *more])}"
     event = Event(what=What.RULE_REVIEW, who=DAEMON, study=record.digest, study_id=record.study_id, detail=outcome)
     voting.audit.record(event, at)
-    _log.info("no rule approves study '%s': %s", record.study_id, "; ".join(said))
+    _log.info("no rule approves study '%s': %s", record.study_id, "; ".join(reasons))
     return None
 
 
 def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
-    """What the rules say of a study now. Reads no table but the headers of several; writes nothing.
+    """Return what the rules say of a study now. Read no table but the headers of several; write nothing.
 
     Args:
         voting: of this party; where its secret was not opened, what was sent before is not judged.
@@ -99,11 +99,11 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     """
     config, today = voting.config, at.date()
     try:
-        study = approval.declared(config, record.task.proposed)
+        study = approval.with_own_randomization(config, record.task.proposed)
         approval.check_expiry(study, today)
         columns = columns_of(config, study)
         policy.refuse(policy.objections(config.policy, study, config.name, columns, today=today), study.id)
-        before = _drawn(voting, study) if voting.secret.value else None
+        before = _list_releases(voting, study) if voting.secret.value else None
         if before is not None:
             _check_room(voting, study, before)
     except VerticilError as error:
@@ -117,20 +117,20 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
         why.append("nobody reads a column, which rests on who deals masks and draws noise: a person decides")
     sources = {variable: column.source for variable, column in columns.items()}
     repeats = None if before is None else all(again for _, again in before)
-    judged = [
+    results = [
         (rule, against(rule, study, config.name, sources=sources, repeats=repeats, today=today))
         for rule in config.policy.rules
     ]
-    fitting = next((rule for rule, conditions in judged if not conditions), None)
+    fitting = next((rule for rule, conditions in results if not conditions), None)
     if fitting is None:
-        why += [f"rule '{rule.name}': {text}" for rule, conditions in judged for text in conditions] or [
+        why += [f"rule '{rule.name}': {text}" for rule, conditions in results for text in conditions] or [
             "there is no rule"
         ]
     return Ruling(rule=None, why=tuple(why)) if why else Ruling(rule=fitting)
 
 
 def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objection, ...]:
-    """What keeps a study from being approved here, before anybody looks at it: policy, codebooks, lifetime budget.
+    """Return what keeps a study from approval here, before anybody looks at it: policy, codebooks, lifetime budget.
 
     It rests on the study, party.toml and the ledger. The budget is judged only where the ledger cannot tell whether the table has
     changed. Codebooks count where rules approve: what they do not have waits for people.
@@ -146,14 +146,14 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
         DataFault: as `columns_of`.
     """
     config = voting.config
-    study = approval.declared(config, record.task.proposed)
+    study = approval.with_own_randomization(config, record.task.proposed)
     columns = columns_of(config, study)
-    found = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
+    reasons = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
     if config.policy.approval == "rules":
         own = [study.schema[position] for position in study.schema.owned_by(config.name)]
-        known = config.codebook.columns
-        unknown = [item.name for item in own if codebook_of(item, columns[item.name], study) not in known]
-        found += [
+        codebooks = config.codebook.columns
+        unknown = [item.name for item in own if codebook_of(item, columns[item.name], study) not in codebooks]
+        reasons += [
             Objection(
                 code="NOT_APPROVED",
                 message=f"column '{name}': its categories or bins stand in no [codebook] of the party, so its people decide",
@@ -163,25 +163,25 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
         ]
     if config.policy.on_data_change == "refuse" and voting.secret.value:
         try:
-            _check_room(voting, study, _drawn(voting, study))
+            _check_room(voting, study, _list_releases(voting, study))
         except Refusal as error:
-            told = (
+            message = (
                 "what is left of a lifetime budget has no room for it (policy.max_epsilon_lifetime or max_delta_lifetime,"
                 " or those of an account, max_public_epsilon_lifetime or max_public_delta_lifetime)"
             )
-            found.append(Objection(code=error.code, message=error.message, hint=error.hint, told=told))
-    return tuple(found)
+            reasons.append(Objection(code=error.code, message=error.message, hint=error.hint, told=message))
+    return tuple(reasons)
 
 
-def _drawn(voting: Voting, study: Study) -> list[tuple[Release, bool]]:
-    """Each unit that is sent, as far as it is known without the data, and whether the same draw was sent before."""
+def _list_releases(voting: Voting, study: Study) -> list[tuple[Release, bool]]:
+    """Return each unit that is sent, as far as it is known without the data, and whether the same draw was sent before."""
     places = origins(voting.config, study)
-    found: list[tuple[Release, bool]] = []
+    releases: list[tuple[Release, bool]] = []
     for index in study.units_of(voting.config.name):
         if index in protocol_of(study).readable(study):
             release = release_of(study, index, places=places, fingerprint=b"", site_secret=voting.secret.value)
-            found.append((release, voting.ledger.drawn_before(release)))
-    return found
+            releases.append((release, voting.ledger.drawn_before(release)))
+    return releases
 
 
 def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bool]]) -> None:
@@ -192,34 +192,36 @@ def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bo
     """
     free = voting.config.policy.on_data_change == "refuse"
     places = {name: place.account for name, place in origins(voting.config, study).items()}
-    drawn = {name: list(events) for name, events in statistics_of(study, voting.config.name, places).items()}
+    events_by_account = {
+        name: list(events) for name, events in statistics_of(study, voting.config.name, places).items()
+    }
     for release, again in before:
         if not (free and (again or voting.ledger.is_kept(release))):
-            drawn.setdefault(release.dataset, []).append(release.event)
-    for dataset, events in drawn.items():
+            events_by_account.setdefault(release.dataset, []).append(release.event)
+    for dataset, events in events_by_account.items():
         voting.ledger.check_room(dataset, events, voting.config.policy)
 
 
 def _approved_by_people(voting: Voting) -> Iterable[Known]:
-    """What the studies asked that people approved here, and did not take back."""
+    """Return what the studies asked that people approved here, and did not take back."""
     for record in voting.state.studies():
         if record.approval is None or record.revocation_sent is not None or record.denial_sent is not None:
             continue
         try:
-            given = parse_approval(record.approval)
-            if given.approver == AUTOMATIC or given.approver.startswith(RULE_PREFIX):
+            earlier_approval = parse_approval(record.approval)
+            if earlier_approval.approver == AUTOMATIC or earlier_approval.approver.startswith(RULE_PREFIX):
                 continue
             study = record.task.proposed
         except VerticilError:  # of a version that this one does not read: it covers nothing
             continue
-        noted = voting.decisions.noted(record.digest, approval.content_of(record.approval))
-        yield asked(study, voting.config.name, _columns(noted or {}))
+        origins = voting.decisions.get_origins(record.digest, approval.content_of(record.approval))
+        yield asked(study, voting.config.name, _columns(origins or {}))
 
 
-def _columns(noted: Mapping[int, Origins]) -> dict[str, Column]:
-    """The local columns as they were when the study was approved."""
+def _columns(origins: Mapping[int, Origins]) -> dict[str, Column]:
+    """Return the local columns as they were when the study was approved."""
     return {
         variable: Column(dataset=item.dataset, source=source)
-        for item in noted.values()
+        for item in origins.values()
         for variable, source in zip(item.variables, item.sources, strict=True)
     }

@@ -36,7 +36,7 @@ _SAME: Final = Fraction(1, 10**9)
 
 
 def labels_of(study: Study, index: int) -> tuple[str, ...]:
-    """What the categories of a unit are called: a compound's are combinations."""
+    """Return the names of a unit's categories: a compound's are combinations."""
     unit = study.units[index]
     labels = [study.schema[study.schema.index(name)].labels for name in unit.variables]
     return tuple(
@@ -46,7 +46,7 @@ def labels_of(study: Study, index: int) -> tuple[str, ...]:
 
 
 def changes(before: Study, after: Study) -> tuple[str, ...]:
-    """Every difference of two studies, in the order in which a study is read."""
+    """List every difference of two studies, in the order in which a study is read."""
     return (
         *_of_fields(before, after, ("id", "title", "purpose", "model", "expires", "parties"), ""),
         *_of_nested(before.linkage, after.linkage, "linkage"),
@@ -62,7 +62,7 @@ def changes(before: Study, after: Study) -> tuple[str, ...]:
 
 
 def unit_changes(before: Unit, after: Unit, labels: Sequence[str]) -> tuple[str, ...]:
-    """What is different in how one column is randomized; the units hold the same variables.
+    """List the differences in how one column is randomized; the units hold the same variables.
 
     Args:
         before: as approved.
@@ -70,59 +70,61 @@ def unit_changes(before: Unit, after: Unit, labels: Sequence[str]) -> tuple[str,
         labels: of the unit's categories.
     """
     name = f"column '{', '.join(after.variables)}'"
-    found: list[str] = []
+    differences: list[str] = []
     if before.scheme != after.scheme:
-        found.append(f"{name}: scheme '{after.scheme}', was '{before.scheme}'")
+        differences.append(f"{name}: scheme '{after.scheme}', was '{before.scheme}'")
     old, new = before.transition, after.transition
     if isinstance(old, Subset) or isinstance(new, Subset):
         if old != new:
-            found.append(f"{name}: {_channel(new)}, was {_channel(old)}")
+            differences.append(f"{name}: {_channel(new)}, was {_channel(old)}")
     elif old.weights != new.weights and len(old.weights) == len(new.weights):
         cells = [
-            f"{name}: a true '{labels[i]}' is reported as '{labels[j]}' {_moved(then, now)}"
+            f"{name}: a true '{labels[i]}' is reported as '{labels[j]}' {_describe_move(then, now)}"
             for i, (row, was) in enumerate(zip(new.weights, old.weights, strict=True))
             for j, (now, then) in enumerate(zip(row, was, strict=True))
             if now != then
         ]
-        found += cells[:_MOST_CELLS]
+        differences += cells[:_MOST_CELLS]
         if len(cells) > _MOST_CELLS:
-            found.append(f"{name}: and {len(cells) - _MOST_CELLS} more cells of its matrix")
-    if not found and dataclasses.replace(before, impossible=after.impossible) != after:
-        found.append(f"{name}: how its matrix was declared")
-    return tuple(found)
+            differences.append(f"{name}: and {len(cells) - _MOST_CELLS} more cells of its matrix")
+    if not differences and dataclasses.replace(before, impossible=after.impossible) != after:
+        differences.append(f"{name}: how its matrix was declared")
+    return tuple(differences)
 
 
 def data_changes(before: Mapping[int, Origins], after: Mapping[int, Origins]) -> tuple[str, ...]:
-    """What is different in where the values come from, and in the values; by unit.
+    """List what changed in the origin of the values, and in the values; by unit.
 
     >>> was = Origins(variables=("sex",), dataset="people", sources=("SEX",), codebook="a", transition="b", secret="c",
     ...     fingerprint="d", n_records=10)
     >>> data_changes({0: was}, {0: dataclasses.replace(was, sources=("GENDER",), fingerprint="e")})
     ("column 'sex': is read from the local column 'GENDER', was 'SEX'", "column 'sex': the data of data set 'people' changed")
     """
-    found: list[str] = []
+    differences: list[str] = []
     for index in sorted({*before, *after}):
         old, new = before.get(index), after.get(index)
         if old is None or new is None:
             there = new if new is not None else old
             names = ", ".join(there.variables) if there is not None else ""
-            found.append(f"column '{names}': {'was not approved' if old is None else 'is not there any more'}")
+            differences.append(f"column '{names}': {'was not approved' if old is None else 'is not there any more'}")
             continue
         name = f"column '{', '.join(new.variables)}'"
         if old.dataset != new.dataset:
-            found.append(f"{name}: is read from data set '{new.dataset}', was '{old.dataset}'")
+            differences.append(f"{name}: is read from data set '{new.dataset}', was '{old.dataset}'")
         if old.sources != new.sources:
-            found.append(f"{name}: is read from the local column {_quoted(new.sources)}, was {_quoted(old.sources)}")
+            differences.append(
+                f"{name}: is read from the local column {_quote_all(new.sources)}, was {_quote_all(old.sources)}"
+            )
         if old.codebook != new.codebook:
-            found.append(f"{name}: its recode changed")
+            differences.append(f"{name}: its recode changed")
         if old.transition != new.transition:
-            found.append(f"{name}: its matrix changed")
+            differences.append(f"{name}: its matrix changed")
         if old.secret != new.secret:
-            found.append(f"{name}: the site secret is another one")
+            differences.append(f"{name}: the site secret is another one")
         if not new.has_data_of(old):
             counts = "" if old.n_records == new.n_records else f" ({new.n_records:,} records, were {old.n_records:,})"
-            found.append(f"{name}: the data of data set '{new.dataset}' changed{counts}")
-    return tuple(found)
+            differences.append(f"{name}: the data of data set '{new.dataset}' changed{counts}")
+    return tuple(differences)
 
 
 def _of_fields(before: object, after: object, names: Iterable[str], prefix: str) -> list[str]:
@@ -134,7 +136,7 @@ def _of_fields(before: object, after: object, names: Iterable[str], prefix: str)
 
 
 def _of_nested(before: object, after: object, where: str) -> list[str]:
-    """The fields of two values of one dataclass."""
+    """List the differences in the fields of two values of one dataclass."""
     if not dataclasses.is_dataclass(before) or type(before) is not type(after):
         return [] if before == after else [f"{where}: {_text(after)}, was {_text(before)}"]
     return _of_fields(before, after, [field.name for field in dataclasses.fields(before)], f"{where}.")
@@ -142,55 +144,57 @@ def _of_nested(before: object, after: object, where: str) -> list[str]:
 
 def _of_rest(before: Study, after: Study) -> list[str]:
     """Fields that later versions of this program add to a study are named, too."""
-    said = {"id", "title", "purpose", "model", "expires", "parties", "linkage", "schema", "units", "structure"}
-    said |= {"parameters", "release", "knowledge"}
+    other_fields = {"id", "title", "purpose", "model", "expires", "parties", "linkage", "schema", "units", "structure"}
+    other_fields |= {"parameters", "release", "knowledge"}
     return [
         text
         for field in dataclasses.fields(Study)
-        if field.name not in said
+        if field.name not in other_fields
         for text in _of_nested(getattr(before, field.name), getattr(after, field.name), field.name)
     ]
 
 
 def _of_knowledge(before: Study, after: Study) -> list[str]:
     old, new = (describe_knowledge(study.knowledge, study.schema) for study in (before, after))
-    found = [f"not stated any more: {sentence}" for sentence in old if sentence not in new]
-    found += [f"stated: {sentence}" for sentence in new if sentence not in old]
-    return found or (["what is stated changed"] if before.knowledge != after.knowledge else [])
+    sentences = [f"not stated any more: {sentence}" for sentence in old if sentence not in new]
+    sentences += [f"stated: {sentence}" for sentence in new if sentence not in old]
+    return sentences or (["what is stated changed"] if before.knowledge != after.knowledge else [])
 
 
 def _of_variables(before: Study, after: Study) -> list[str]:
     old = {variable.name: variable for variable in before.schema.variables}
     new = {variable.name: variable for variable in after.schema.variables}
-    found = [f"column '{name}' of '{old[name].owner}': is gone" for name in old if name not in new]
-    found += [f"column '{name}' of '{new[name].owner}': is new" for name in new if name not in old]
+    sentences = [f"column '{name}' of '{old[name].owner}': is gone" for name in old if name not in new]
+    sentences += [f"column '{name}' of '{new[name].owner}': is new" for name in new if name not in old]
     for name, variable in new.items():
         if name in old and old[name] != variable:
-            found += _of_variable(old[name], variable)
+            sentences += _of_variable(old[name], variable)
     if [name for name in old if name in new] != [name for name in new if name in old]:
-        found.append("the order of the columns changed")
-    return found
+        sentences.append("the order of the columns changed")
+    return sentences
 
 
 def _of_variable(old: Variable, new: Variable) -> list[str]:
     where = f"column '{new.name}'"
-    gone = [label for label in old.labels if label not in new.labels]
-    added = [label for label in new.labels if label not in old.labels]
-    found: list[str] = []
-    if gone:
-        found.append(f"{where}: without the categories {_quoted(gone)}")
-    if added:
-        found.append(f"{where}: with the new categories {_quoted(added)}")
-    if old.labels != new.labels and not gone and not added:
-        found.append(f"{where}: its categories are in another order: {_quoted(new.labels)}, was {_quoted(old.labels)}")
+    missing_labels = [label for label in old.labels if label not in new.labels]
+    new_labels = [label for label in new.labels if label not in old.labels]
+    sentences: list[str] = []
+    if missing_labels:
+        sentences.append(f"{where}: without the categories {_quote_all(missing_labels)}")
+    if new_labels:
+        sentences.append(f"{where}: with the new categories {_quote_all(new_labels)}")
+    if old.labels != new.labels and not missing_labels and not new_labels:
+        sentences.append(
+            f"{where}: its categories are in another order: {_quote_all(new.labels)}, was {_quote_all(old.labels)}"
+        )
     if old.bins != new.bins:
-        found.append(f"{where}: bin edges {_edges(new)}, were {_edges(old)}")
+        sentences.append(f"{where}: bin edges {_edges(new)}, were {_edges(old)}")
     if old.missing != new.missing:
-        found.append(f"{where}: {_missing(new)}, was {_missing(old)}")
+        sentences.append(f"{where}: {_missing(new)}, was {_missing(old)}")
     rest = [
         field.name for field in dataclasses.fields(Variable) if field.name not in {"name", "labels", "bins", "missing"}
     ]
-    return [*found, *_of_fields(old, new, rest, f"{where}: ")]
+    return [*sentences, *_of_fields(old, new, rest, f"{where}: ")]
 
 
 def _edges(variable: Variable) -> str:
@@ -200,26 +204,28 @@ def _edges(variable: Variable) -> str:
 def _missing(variable: Variable) -> str:
     if variable.missing is None:
         return "no missing values"
-    return f"missing {_quoted(variable.missing.spellings)} becomes '{variable.missing.category}'"
+    return f"missing {_quote_all(variable.missing.spellings)} becomes '{variable.missing.category}'"
 
 
 def _of_units(before: Study, after: Study) -> list[str]:
     old = {frozenset(unit.variables): unit for unit in before.units}
-    found: list[str] = []
+    sentences: list[str] = []
     for index, unit in enumerate(after.units):
         mate = old.get(frozenset(unit.variables))
-        found += _of_impossible(before, mate, after, unit)
+        sentences += _of_impossible(before, mate, after, unit)
         if mate is None:
             if all(name in before.schema for name in unit.variables):
                 together = "in one draw" if unit.is_compound else "by itself"
-                found.append(f"column '{', '.join(unit.variables)}': is now randomized {together}")
+                sentences.append(f"column '{', '.join(unit.variables)}': is now randomized {together}")
         elif mate.variables != unit.variables:
-            found.append(f"column '{', '.join(unit.variables)}': was declared in the order {', '.join(mate.variables)}")
+            sentences.append(
+                f"column '{', '.join(unit.variables)}': was declared in the order {', '.join(mate.variables)}"
+            )
         elif len(labels := labels_of(after, index)) == mate.transition.n_states:
-            found += unit_changes(mate, unit, labels)
+            sentences += unit_changes(mate, unit, labels)
         elif mate.scheme != unit.scheme:
-            found.append(f"column '{', '.join(unit.variables)}': scheme '{unit.scheme}', was '{mate.scheme}'")
-    return found
+            sentences.append(f"column '{', '.join(unit.variables)}': scheme '{unit.scheme}', was '{mate.scheme}'")
+    return sentences
 
 
 def _of_impossible(before: Study, mate: Unit | None, after: Study, unit: Unit) -> list[str]:
@@ -227,8 +233,8 @@ def _of_impossible(before: Study, mate: Unit | None, after: Study, unit: Unit) -
     old = {frozenset(item): text for item, text in _impossible(before, mate)} if mate is not None else {}
     new = {frozenset(item): text for item, text in _impossible(after, unit)}
     name = f"column '{', '.join(unit.variables)}'"
-    found = [f"{name}: {text} is impossible now" for item, text in new.items() if item not in old]
-    return found + [f"{name}: {text} is not impossible any more" for item, text in old.items() if item not in new]
+    sentences = [f"{name}: {text} is impossible now" for item, text in new.items() if item not in old]
+    return sentences + [f"{name}: {text} is not impossible any more" for item, text in old.items() if item not in new]
 
 
 def _impossible(study: Study, unit: Unit) -> list[tuple[list[tuple[str, str]], str]]:
@@ -244,16 +250,18 @@ def _impossible(study: Study, unit: Unit) -> list[tuple[list[tuple[str, str]], s
 
 def _of_recipients(before: Study, after: Study) -> list[str]:
     old = {unit.variables: recipients_of(before, index) for index, unit in enumerate(before.units)}
-    found: list[str] = []
+    sentences: list[str] = []
     for index, unit in enumerate(after.units):
         was, now = old.get(unit.variables), recipients_of(after, index)
         if was is not None and was != now:
             who = ", ".join(now) or "nobody"
-            found.append(f"column '{', '.join(unit.variables)}': goes to {who}, went to {', '.join(was) or 'nobody'}")
-    return found
+            sentences.append(
+                f"column '{', '.join(unit.variables)}': goes to {who}, went to {', '.join(was) or 'nobody'}"
+            )
+    return sentences
 
 
-def _moved(then: int, now: int) -> str:
+def _describe_move(then: int, now: int) -> str:
     if _share(then) == _share(now):
         return f"{_share(now)} of the time, which changed by less than 0.01 %"
     return f"{_share(now)} of the time, was {_share(then)}"
@@ -269,7 +277,7 @@ def _channel(channel: object) -> str:
     return "a matrix"
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _quote_all(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
@@ -291,7 +299,7 @@ def _text(value: object) -> str:
 
 
 def variable_words(variable: Variable) -> tuple[str, ...]:
-    """How one column is encoded.
+    """Describe how one column is encoded.
 
     >>> pain = Variable(name="pain", owner="clinic", labels=("[0,5)", "[5,11)"), bins=(0.0, 5.0, 11.0))
     >>> print(*variable_words(pain), sep=chr(10))
@@ -299,59 +307,61 @@ def variable_words(variable: Variable) -> tuple[str, ...]:
     anything else, also an empty field, becomes one of these, drawn here with a key that only this site has
     """
     bins = variable.labels[: variable.n_bins]
-    found = [f"bins {', '.join(bins)}; a number outside goes to the nearest bin"] if bins else []
+    sentences = [f"bins {', '.join(bins)}; a number outside goes to the nearest bin"] if bins else []
     for numbers, what in (
         (variable.representatives, "a synthetic number is its bin's declared one"),
         (variable.means, "synthetic numbers have their bin's declared mean"),
     ):
         if numbers is not None:
-            found.append(f"{what}: {', '.join(f'{number:.15g}' for number in numbers)}")
+            sentences.append(f"{what}: {', '.join(f'{number:.15g}' for number in numbers)}")
     if categories := variable.labels[variable.n_bins :]:
-        found.append(f"categories {_quoted(categories)}")
+        sentences.append(f"categories {_quote_all(categories)}")
     empty_is_else = True
     if (missing := variable.missing) is not None:
-        spelled = [f"'{text}'" if text else "an empty field" for text in missing.spellings]
+        spellings = [f"'{text}'" if text else "an empty field" for text in missing.spellings]
         empty_is_else = variable.other is not None and "" not in missing.spellings
         if not empty_is_else and "" not in missing.spellings:
-            spelled.append("an empty field")
-        found.append(f"missing, written as {', '.join(spelled)}: becomes '{missing.category}'")
+            spellings.append("an empty field")
+        sentences.append(f"missing, written as {', '.join(spellings)}: becomes '{missing.category}'")
     becomes = f"'{variable.other}'" if variable.other is not None else f"one of these, {_DRAWN}"
-    return (*found, f"anything else{', also an empty field,' if empty_is_else else ''} becomes {becomes}")
+    return (*sentences, f"anything else{', also an empty field,' if empty_is_else else ''} becomes {becomes}")
 
 
 def impossible_words(study: Study, index: int) -> tuple[str, ...]:
-    """Every combination of categories that a compound leaves out; nothing for other units."""
+    """Describe every combination of categories that a compound leaves out; nothing for other units."""
     unit = study.units[index]
     if not unit.impossible:
         return ()
-    listed = "; ".join(combination_text(study, unit.variables, codes) for codes in unit.impossible)
+    combinations = "; ".join(combination_text(study, unit.variables, codes) for codes in unit.impossible)
     return (
-        f"impossible, and never sent: {listed}",
+        f"impossible, and never sent: {combinations}",
         f"a record that has one of them is sent as a possible combination, {_DRAWN}",
     )
 
 
 def combination_text(study: Study, variables: Sequence[str], codes: Sequence[int]) -> str:
-    """One combination, as in ``sex 'F' with age '[0,18)'``."""
-    named = zip(variables, codes, strict=True)
-    return " with ".join(f"{name} '{study.schema[study.schema.index(name)].labels[code]}'" for name, code in named)
+    """Describe one combination, as in ``sex 'F' with age '[0,18)'``."""
+    names_and_codes = zip(variables, codes, strict=True)
+    return " with ".join(
+        f"{name} '{study.schema[study.schema.index(name)].labels[code]}'" for name, code in names_and_codes
+    )
 
 
 def normalise_words(steps: Sequence[str]) -> str:
-    """What is done to ids before they are compared.
+    """Describe what is done to ids before they are compared.
 
     >>> print(normalise_words(("trim",)))
     ids are compared after trim (blanks at both ends removed); people whose id is then empty or equal to another's are left out
     """
-    said = ", then ".join(_STEPS[step] for step in steps)
+    steps_text = ", then ".join(_STEPS[step] for step in steps)
     return (
-        f"ids are compared {f'after {said}' if said else 'as they are written'};"
+        f"ids are compared {f'after {steps_text}' if steps_text else 'as they are written'};"
         " people whose id is then empty or equal to another's are left out"
     )
 
 
 def percent(share: Fraction, *, up: bool = False) -> str:
-    """A share as a percentage.
+    """Write a share as a percentage.
 
     Args:
         share: 0 to 1.

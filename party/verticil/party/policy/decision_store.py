@@ -101,12 +101,12 @@ class ApproverKey:
         return self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 
     def sign(self, body: bytes) -> bytes:
-        """Ed25519 over `body`."""
+        """Sign `body` with Ed25519."""
         return self._key.sign(body)
 
 
 def check_vote(body: bytes, signature: bytes, public: bytes) -> bool:
-    """Whether `signature` is one of the key `public` over `body`.
+    """Return whether `signature` is one of the key `public` over `body`.
 
     Raises:
         DataFault: STATE_CORRUPT, `public` is no key.
@@ -139,7 +139,7 @@ class Vote:
     signature: bytes
 
     def body(self, party: str, study_id: str) -> bytes:
-        """What the approver signs: that they vote so at `party`. The study's id is for people who read the statement."""
+        """Return what the approver signs: the vote at `party`. The study's id is for people who read the statement."""
         return canonical_json(
             {
                 "form": _FORM,
@@ -167,7 +167,9 @@ class Approvers:
     needed: int
 
     def accept(self, vote: Vote, body: bytes) -> bool:
-        """Whether a vote counts: of named approvers, where its signature over `body` holds by the key in party.toml."""
+        """Return whether a vote counts: of named approvers, where its signature over `body` holds by the key in
+        party.toml.
+        """
         if not self.names:
             return True
         public = self.keys.get(vote.approver)
@@ -220,12 +222,12 @@ class DecisionStore:
     # ---- votes
 
     def votes(self, digest: bytes) -> tuple[Vote, ...]:
-        """All votes for a study, in order of time."""
+        """Return all votes for a study, in order of time."""
         query = "SELECT *, voted_at AS at FROM vote WHERE digest = ? ORDER BY rowid"
         return tuple(self._database.read(Vote, query, (digest,)))
 
     def voters(self, record: StudyRecord, content: bytes, approvers: Approvers, party: str) -> tuple[str, ...]:
-        """Who said yes to `content` in a study, at this `party`; of named approvers, see `Approvers.accept`."""
+        """Return who said yes to `content` in a study, at this `party`; of named approvers, see `Approvers.accept`."""
         return tuple(
             vote.approver
             for vote in self.votes(record.digest)
@@ -242,7 +244,9 @@ class DecisionStore:
         """
         facts = json.dumps({str(index): dataclasses.asdict(item) for index, item in origins.items()})
         with self._database.transaction():
-            void = tuple(held.approver for held in self.votes(digest) if held.content != vote.content)
+            void = tuple(
+                earlier_vote.approver for earlier_vote in self.votes(digest) if earlier_vote.content != vote.content
+            )
             self.disapprove(digest)
             self._database.write("DELETE FROM vote WHERE digest = ? AND content <> ?", (digest, vote.content))
             self._database.write(
@@ -257,8 +261,8 @@ class DecisionStore:
             )
         return void
 
-    def noted(self, digest: bytes, content: bytes | None = None) -> Mapping[int, Origins] | None:
-        """What was noted about a content, or about the latest one; None: nothing."""
+    def get_origins(self, digest: bytes, content: bytes | None = None) -> Mapping[int, Origins] | None:
+        """Return the origins that were noted about a content, or about the latest one; None: nothing was noted."""
         text = self._database.first(
             str,
             "SELECT facts FROM basis WHERE digest = ? AND (? IS NULL OR content = ?) ORDER BY noted_at DESC, rowid DESC LIMIT 1",
@@ -294,7 +298,7 @@ class DecisionStore:
         self._database.write("INSERT INTO rule_approval (digest, at) VALUES (?, ?)", (digest, stamp(at)))
 
     def approvals_by_rule(self, since: datetime) -> int:
-        """How many studies rules have approved since then."""
+        """Count the studies that rules have approved since then."""
         return self._database.only(int, "SELECT COUNT(*) FROM rule_approval WHERE at > ?", (stamp(since),))
 
     def deny(self, digest: bytes, approver: str, reason: str, at: datetime) -> None:
@@ -307,21 +311,23 @@ class DecisionStore:
             )
 
     def denial_reason(self, digest: bytes) -> str:
-        """What the person who denied wrote."""
+        """Return the reason that the person who denied wrote."""
         return self._database.only(str, "SELECT reason FROM denial WHERE digest = ?", (digest,))
 
     def denial(self, digest: bytes) -> Denial | None:
-        """The denial; None: there is none."""
+        """Return the denial; None: there is none."""
         return self._database.first(Denial, "SELECT * FROM denial WHERE digest = ?", (digest,))
 
     def denial_told(self, digest: bytes) -> None:
-        """The miner knows of the denial."""
+        """Record that the miner knows of the denial."""
         self._database.write("UPDATE denial SET sent = 1 WHERE digest = ?", (digest,))
 
     # ---- countersignatures
 
     def ask_for_review(self, digest: bytes, manifest_sha256: bytes) -> None:
-        """The miner tells of a release to countersign; another manifest than before is another release, not looked at yet."""
+        """Record that the miner asks for a countersignature; a manifest other than before means another release, not
+        reviewed yet.
+        """
         self._database.write(
             "INSERT INTO review (digest, manifest_sha256) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET"
             " manifest_sha256 = excluded.manifest_sha256, fetched = 0, sent = 0,"
@@ -331,28 +337,28 @@ class DecisionStore:
         )
 
     def review(self, digest: bytes) -> Review | None:
-        """What is known of a release that waits; None: nothing does."""
+        """Return what is known of a release that waits; None: nothing does."""
         return self._database.first(Review, "SELECT * FROM review WHERE digest = ?", (digest,))
 
-    def fetched(self, digest: bytes, *, here: bool = True) -> None:
-        """The release is in the state directory, or is not there any more."""
+    def mark_fetched(self, digest: bytes, *, here: bool = True) -> None:
+        """Record whether the release is in the state directory."""
         self._database.write("UPDATE review SET fetched = ? WHERE digest = ?", (here, digest))
 
     def countersign(self, digest: bytes, manifest_sha256: bytes, signed: tuple[bytes, bytes, bytes]) -> bool:
         """Record this party's countersignature; False when the miner has sent another manifest since. The first one stays."""
-        changed = self._database.write(
+        has_changed = self._database.write(
             "UPDATE review SET body = coalesce(body, ?), signature = coalesce(signature, ?),"
             " certificate = coalesce(certificate, ?) WHERE digest = ? AND manifest_sha256 = ?",
             (*signed, digest, manifest_sha256),
         )
-        return changed > 0
+        return has_changed > 0
 
     def forget_countersignature(self, digest: bytes) -> None:
-        """The miner does not take it."""
+        """Delete the countersignature, which the miner does not take."""
         self._database.write(
             "UPDATE review SET body = NULL, signature = NULL, certificate = NULL, sent = 0 WHERE digest = ?", (digest,)
         )
 
     def countersignature_told(self, digest: bytes) -> None:
-        """The miner has it."""
+        """Record that the miner has the countersignature."""
         self._database.write("UPDATE review SET sent = 1 WHERE digest = ?", (digest,))

@@ -105,15 +105,15 @@ class Assessment:
     at_most: Cost
 
 
-def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> tuple[Assessment, ...]:
-    """The same values under two names in one study are one release: the second costs nothing, as it will when it is sent."""
-    seen: set[Values] = set()
-    charged: list[Assessment] = []
-    for release, assessment in zip(releases, found, strict=True):
+def _charged_once(releases: Sequence[Release], assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
+    """Charge the same values once where one study names them twice: the second costs nothing, as it will when it is sent."""
+    charged_values: set[Values] = set()
+    result: list[Assessment] = []
+    for release, assessment in zip(releases, assessments, strict=True):
         values = release.values(assessment.version_tag)
-        charged.append(replace(assessment, charge=NOTHING, at_most=NOTHING) if values in seen else assessment)
-        seen.add(values)
-    return tuple(charged)
+        result.append(replace(assessment, charge=NOTHING, at_most=NOTHING) if values in charged_values else assessment)
+        charged_values.add(values)
+    return tuple(result)
 
 
 def _check_one_version(releases: Sequence[Release], policy: Policy) -> None:
@@ -126,10 +126,10 @@ def _check_one_version(releases: Sequence[Release], policy: Policy) -> None:
     for release in releases:
         version = (release.fingerprint, release.source_fingerprint)
         if versions.setdefault(release.draw, version) != version and policy.on_data_change == "refuse":
-            raise _changed(release)
+            raise _make_changed_refusal(release)
 
 
-def _changed(release: Release) -> Refusal:
+def _make_changed_refusal(release: Release) -> Refusal:
     return Refusal(
         "DATA_CHANGED",
         f"column '{', '.join(release.variables)}' of data set '{release.dataset}': the data changed since they were released"
@@ -138,10 +138,10 @@ def _changed(release: Release) -> Refusal:
     )
 
 
-def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | None:
-    """What of a draw is to be charged where the same values were charged for these readers; None: nothing."""
-    left = left_for(event.reader, charged)
-    return None if left is None else replace(event, reader=left)
+def _left_of(event: PrivacyEvent, charged_readers: Collection[str]) -> PrivacyEvent | None:
+    """Return what of a draw is to be charged where the same values were charged for these readers; None: nothing."""
+    remaining_event = left_for(event.reader, charged_readers)
+    return None if remaining_event is None else replace(event, reader=remaining_event)
 
 
 class Ledger(LedgerDraws):
@@ -166,7 +166,7 @@ class Ledger(LedgerDraws):
             )
 
     def rows(self) -> tuple[LedgerRow, ...]:
-        """The whole ledger in order."""
+        """Return the whole ledger in order."""
         return tuple(
             self._database.read(
                 LedgerRow,
@@ -177,33 +177,33 @@ class Ledger(LedgerDraws):
         )
 
     def last_event(self) -> PrivacyEvent:
-        """What the last row is of; there is one."""
+        """Return the event of the last row; there is one."""
         return events.from_json(self._database.only(str, "SELECT event FROM ledger ORDER BY number DESC LIMIT 1"))
 
     def attempts(self) -> int:
-        """How many sends were attempted, those of the same bytes to the same recipient among them."""
-        counted = "SELECT (SELECT COUNT(*) FROM ledger) + (SELECT COALESCE(SUM(times), 0) FROM repeated_send)"
-        return self._database.only(int, counted)
+        """Count the attempted sends, those of the same bytes to the same recipient among them."""
+        statement = "SELECT (SELECT COUNT(*) FROM ledger) + (SELECT COALESCE(SUM(times), 0) FROM repeated_send)"
+        return self._database.only(int, statement)
 
-    def sent(self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes) -> bool:
-        """Whether there is a row for this send."""
+    def has_sent(self, study_digest: bytes, unit: int, recipient: str, artifact_sha256: bytes) -> bool:
+        """Return whether there is a row for this send."""
         return self._database.has(
             "SELECT 1 FROM ledger WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1",
             (study_digest, unit, recipient, artifact_sha256),
         )
 
     def columns_sent(self, study_digest: bytes) -> frozenset[tuple[str, ...]]:
-        """The variables of each unit of a study that there are rows for."""
+        """Return the variables of each unit of a study that has rows."""
         query = "SELECT DISTINCT variables FROM ledger WHERE study_digest = ? AND (unit IS NOT NULL OR kind = ?)"
         return frozenset(self._database.read(tuple[str, ...], query, (study_digest, events.name_of(RandomizedColumn))))
 
     def has_statistics(self, study_digest: bytes, event: PrivacyEvent) -> bool:
-        """Whether there is a row of statistics of a study, of the same kind of event."""
+        """Return whether there is a row of statistics of a study, of the same kind of event."""
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit IS NULL AND kind = ? LIMIT 1"
         return self._database.has(query, (study_digest, kind_of(event).name))
 
     def has_row(self, study_digest: bytes, variables: Sequence[str], recipient: str, artifact_sha256: bytes) -> bool:
-        """Whether there is a row of these variables, for this recipient and bytes, or round."""
+        """Return whether there is a row of these variables, for this recipient and bytes, or round."""
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND variables = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1"
         return self._database.has(query, (study_digest, json.dumps(variables), recipient, artifact_sha256))
 
@@ -230,9 +230,9 @@ class Ledger(LedgerDraws):
             " UNION SELECT p.study_digest FROM reserved p JOIN study s ON s.digest = p.study_digest"
             f" WHERE p.{names} AND p.kind = ?3 AND {UNDER_WAY}) WHERE study_digest <> ?4"
         )
-        asked = (int(State.PUBLISHED), self._names(dataset), _LINKAGE, study_digest)
-        linked = self._database.only(int, query, asked)
-        if linked >= policy.masked.linkages:
+        parameters = (int(State.PUBLISHED), self._names(dataset), _LINKAGE, study_digest)
+        n_linkages = self._database.only(int, query, parameters)
+        if n_linkages >= policy.masked.linkages:
             raise Refusal(
                 "BUDGET_EXCEEDED",
                 f"data set '{dataset}': its people would be linked in one more masked study, expected at most"
@@ -241,7 +241,9 @@ class Ledger(LedgerDraws):
             )
 
     def has_drawn(self, study_digest: bytes) -> bool:
-        """Whether noise was drawn for a study: it began to be, it is in the spool, was sent, or is in what is shared."""
+        """Return whether noise was drawn for a study: it began to be, it is in the spool, was sent, or is in what is
+        shared.
+        """
         query = (
             "SELECT 1 FROM reserved WHERE study_digest = ?1 AND drawn"  # noqa: S608 (constant text)
             f" UNION SELECT 1 FROM ledger WHERE study_digest = ?1 AND kind <> '{_LINKAGE}'"
@@ -265,7 +267,7 @@ class Ledger(LedgerDraws):
         study_digest: bytes = b"",
         shared: Mapping[str, Sequence[PrivacyEvent]] = MappingProxyType({}),
     ) -> tuple[Assessment, ...]:
-        """What sending `releases` would mean: a dry run, which sends and writes nothing; `record` commits.
+        """Return what sending `releases` would mean: a dry run, which sends and writes nothing; `record` commits.
 
         Args:
             releases: what would be sent.
@@ -281,22 +283,26 @@ class Ledger(LedgerDraws):
         with self._database.transaction():
             self.people.check([*(release.dataset for release in releases), *shared])
             _check_one_version(releases, policy)
-            found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
-            pairs = list(zip(releases, found, strict=True))
-            own = {(*item.values(assessed.version_tag), assessed.event.reader) for item, assessed in pairs}
-            drawn: dict[str, list[PrivacyEvent]] = {}
-            for item, assessed in pairs:
-                drawn.setdefault(self.account(item.dataset), []).extend([assessed.event] * bool(assessed.at_most))
+            assessments = _charged_once(
+                releases, [self._assess_one(release, policy, study_digest) for release in releases]
+            )
+            pairs = list(zip(releases, assessments, strict=True))
+            own = {(*item.values(assessment.version_tag), assessment.event.reader) for item, assessment in pairs}
+            events_by_dataset: dict[str, list[PrivacyEvent]] = {}
+            for item, assessment in pairs:
+                events_by_dataset.setdefault(self.account(item.dataset), []).extend(
+                    [assessment.event] * bool(assessment.at_most)
+                )
             for dataset, statistics in shared.items():
-                drawn.setdefault(self.account(dataset), []).extend(statistics)
-            for account, new in drawn.items():
+                events_by_dataset.setdefault(self.account(dataset), []).extend(statistics)
+            for account, new in events_by_dataset.items():
                 self.check_room(account, new, policy, study_digest=study_digest, own=own)
-        return found
+        return assessments
 
     def check_room(
         self,
         dataset: str,
-        drawn: Sequence[PrivacyEvent],
+        events: Sequence[PrivacyEvent],
         policy: Policy,
         *,
         study_digest: bytes = b"",
@@ -306,24 +312,26 @@ class Ledger(LedgerDraws):
 
         Args:
             dataset: its name.
-            drawn: what would be charged.
+            events: what would be charged.
             policy: the limits.
-            study_digest, own: of the study that asks, as for `kept`.
+            study_digest, own: of the study that asks, as for `reserved_cost`.
 
         Raises:
             Refusal: BUDGET_EXCEEDED.
         """
         for reader in READERS:
-            new = [event for event in drawn if reader.sees(event.reader) and math.isfinite(cost_of(event).epsilon)]
+            new = [event for event in events if reader.sees(event.reader) and math.isfinite(cost_of(event).epsilon)]
             limits = policy.limits_of(reader)
             if limits is None and any(reader.needs_limits(event.reader) for event in new):
                 missing = no_limit(reader)
                 raise Refusal(missing.code, f"data set '{dataset}': {missing.message}", hint=missing.hint)
             if not new or limits is None:
                 continue
-            asked = self.adds(study_digest, dataset, reader, new)
-            kept = self.kept(study_digest, own, reader).get(self.account(dataset), NOTHING)
-            short = Account(spent=self.spent(dataset, reader), kept=kept, limit=limits.lifetime).dry_run(asked)
+            new_cost = self.adds(study_digest, dataset, reader, new)
+            reserved_cost = self.sum_reserved(study_digest, own, reader).get(self.account(dataset), NOTHING)
+            short = Account(spent=self.sum_charges(dataset, reader), kept=reserved_cost, limit=limits.lifetime).dry_run(
+                new_cost
+            )
             if short is not None:
                 raise _no_room(dataset, reader, short)
 
@@ -335,7 +343,7 @@ class Ledger(LedgerDraws):
         *,
         shared: Mapping[str, Sequence[PrivacyEvent]],
         linkages: Mapping[str, Linkage] = MappingProxyType({}),
-        drawn: bool = True,
+        begins_drawing: bool = True,
     ) -> None:
         """Check that there is room for everything that a study will be charged, and keep it; once, before its first byte.
 
@@ -345,7 +353,8 @@ class Ledger(LedgerDraws):
             policy: the limits.
             shared: as for `assess`.
             linkages: of a masked study, by data set; each has a place among `max_linkages`.
-            drawn: its noise is drawn next; False: it is approved, and what was kept for an earlier approval of it is free again.
+            begins_drawing: its noise is drawn next; False: it is approved, and what was kept for an earlier approval of it
+                is free again.
 
         Raises:
             Refusal: as `assess`; nothing is reserved.
@@ -358,33 +367,39 @@ class Ledger(LedgerDraws):
             self._database.write("DELETE FROM reserved WHERE study_digest = ?", (study_digest,))
             for dataset in linkages:
                 self.check_linkages(dataset, policy, study_digest=study_digest)
-            found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
-            if drawn or policy.on_data_change == "refuse":
-                columns = [item.charge for item in found]
-                named = [
-                    item.values(assessed.version_tag) for item, assessed in zip(releases.values(), found, strict=True)
+            assessments = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
+            if begins_drawing or policy.on_data_change == "refuse":
+                columns = [item.charge for item in assessments]
+                value_names = [
+                    item.values(assessment.version_tag)
+                    for item, assessment in zip(releases.values(), assessments, strict=True)
                 ]
             else:  # what is kept before anything left must not tell whether data changed: it names none, and is the most
-                columns = [item.at_most for item in found]
-                named = [(*item.draw, b"", study_digest, bytes([0])) for item in releases.values()]
+                columns = [item.at_most for item in assessments]
+                value_names = [(*item.draw, b"", study_digest, bytes([0])) for item in releases.values()]
             rows: list[tuple[PrivacyEvent, int | None, Values, Cost]] = [
-                (assessed.event, index, values, cost)
-                for index, assessed, values, cost in zip(releases, found, named, columns, strict=True)
+                (assessment.event, index, values, cost)
+                for index, assessment, values, cost in zip(releases, assessments, value_names, columns, strict=True)
             ]
             for dataset, statistics in shared.items():
                 # Noise on them is drawn later, so that no digest names it yet.
                 values = (dataset, "", study_digest, b"", b"", b"", b"", b"")
                 rows += [(event, None, values, cost_of(event)) for event in statistics]
-            kept = [row for row in rows if row[-1] and math.isfinite(row[-1].epsilon)]
-            kept += [
+            reserved_rows = [row for row in rows if row[-1] and math.isfinite(row[-1].epsilon)]
+            reserved_rows += [
                 (linkage, None, (dataset, "", study_digest, b"", b"", b"", b"", b""), NOTHING)
                 for dataset, linkage in linkages.items()
             ]
-            for number, row in enumerate(kept):
-                self._keep(study_digest, number, row, drawn=drawn)
+            for number, row in enumerate(reserved_rows):
+                self._keep(study_digest, number, row, begins_drawing=begins_drawing)
 
     def _keep(
-        self, study_digest: bytes, number: int, row: tuple[PrivacyEvent, int | None, Values, Cost], *, drawn: bool
+        self,
+        study_digest: bytes,
+        number: int,
+        row: tuple[PrivacyEvent, int | None, Values, Cost],
+        *,
+        begins_drawing: bool,
     ) -> None:
         event, unit, values, cost = row
         dataset, sources, codebook, transition, secret, fingerprint, source_fingerprint, version_tag = values
@@ -405,14 +420,14 @@ class Ledger(LedgerDraws):
             epsilon=cost.epsilon,
             delta=cost.delta,
             event=events.to_json(event),
-            drawn=int(drawn),
+            drawn=int(begins_drawing),
         )
 
     def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name, cost = ", ".join(release.variables), cost_of(release.event)
         rule = policy.of_columns(release.event.reader)
-        permitted = all(variable in rule.infinite for variable in release.variables)
-        if math.isinf(cost.epsilon) and not permitted:
+        may_be_infinite = all(variable in rule.infinite for variable in release.variables)
+        if math.isinf(cost.epsilon) and not may_be_infinite:
             message = f"column '{name}': infinite epsilon and not in policy.{rule.infinite_key}"
             raise Refusal("EPSILON_INFINITE", message, hint="declare a scheme without zero cells")
         if epsilon_exceeds(cost.epsilon, rule.limit):
@@ -429,17 +444,17 @@ class Ledger(LedgerDraws):
             same = [row for row in same if row[2] == version_tag]
             certain = any(row[3] for row in same) or policy.on_data_change == "refuse"
             readers = {reader for row in same for reader in json.loads(cast("str", row[4]))}
-            left = _left_of(release.event, readers)
+            event = _left_of(release.event, readers)
             return Assessment(
-                event=left or release.event,
+                event=event or release.event,
                 version_tag=cast("bytes", version_tag),
-                charge=NOTHING if left is None else cost,
-                at_most=NOTHING if certain and left is None else cost,
+                charge=NOTHING if event is None else cost,
+                at_most=NOTHING if certain and event is None else cost,
             )
         if not earlier:
             return Assessment(event=release.event, version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
-            raise _changed(release)
+            raise _make_changed_refusal(release)
         data = release.source_fingerprint or release.fingerprint
         return Assessment(
             event=release.event,
@@ -483,9 +498,11 @@ class Ledger(LedgerDraws):
                 )
             if not assessment.charge and self._count_again(unit, send):
                 return NOTHING
-            charged = replace(release, event=assessment.event)
+            numbered_release = replace(release, event=assessment.event)
             people = self.people.digest(release.dataset)
-            self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, people=people, **send)
+            self.put_back(
+                numbered_release, version_tag=version_tag, charge=assessment.charge, unit=unit, people=people, **send
+            )
         return assessment.charge
 
     def check_reserved(self, study_digest: bytes, policy: Policy) -> None:
@@ -496,16 +513,16 @@ class Ledger(LedgerDraws):
         Raises:
             Refusal: BUDGET_EXCEEDED, or POLICY_REFUSED of an event that is not known here.
         """
-        charged = "SELECT 1 FROM ledger WHERE study_digest = ? AND kind <> ? LIMIT 1"
-        if self._database.has(charged, (study_digest, _LINKAGE)):
+        statement = "SELECT 1 FROM ledger WHERE study_digest = ? AND kind <> ? LIMIT 1"
+        if self._database.has(statement, (study_digest, _LINKAGE)):
             return
-        drawn: dict[str, list[PrivacyEvent]] = {}
+        events_by_dataset: dict[str, list[PrivacyEvent]] = {}
         own: set[Drawn] = set()
         for *values, event in self._database.rows(_STILL_TO_SEND, (study_digest,)):
             item = events.from_json(cast("str", event))
             own.add((*cast("Values", tuple(values)), item.reader))
-            drawn.setdefault(self.account(cast("str", values[0])), []).append(item)
-        for dataset, items in drawn.items():
+            events_by_dataset.setdefault(self.account(cast("str", values[0])), []).append(item)
+        for dataset, items in events_by_dataset.items():
             self.check_room(dataset, items, policy, study_digest=study_digest, own=own)
 
     def _count_again(self, unit: int, send: Send) -> bool:
@@ -515,8 +532,8 @@ class Ledger(LedgerDraws):
             " WHERE study_digest = ? AND unit = ? AND recipient = ? AND artifact_sha256 = ? ORDER BY number LIMIT 1"
             " ON CONFLICT (number) DO UPDATE SET times = times + 1, last_at = excluded.last_at"
         )
-        named = (send["study_digest"], unit, send["recipient"], send["artifact_sha256"])
-        return bool(self._database.write(statement, (stamp(send["at"]), *named)))
+        parameters = (send["study_digest"], unit, send["recipient"], send["artifact_sha256"])
+        return bool(self._database.write(statement, (stamp(send["at"]), *parameters)))
 
     def record_shared(
         self,
@@ -554,17 +571,17 @@ class Ledger(LedgerDraws):
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
-            drawn = [shared.event] if charge else []
-            self.check_room(shared.dataset, drawn, policy, study_digest=send["study_digest"])
+            events = [shared.event] if charge else []
+            self.check_room(shared.dataset, events, policy, study_digest=send["study_digest"])
             people = self.people.digest(shared.dataset)
-            self.put_back(shared, version_tag=b"", charged=charge, unit=None, people=people, **send)
+            self.put_back(shared, version_tag=b"", charge=charge, unit=None, people=people, **send)
         return charge
 
     def _check_first(self, shared: Release, send: Send) -> None:
-        sent = "study_digest = ? AND unit IS NULL AND kind = ? AND recipient = ? AND dataset = ?"
-        other = f"SELECT 1 FROM ledger WHERE {sent} AND NOT ({_SAME_DRAW} AND fingerprint = ?) LIMIT 1"  # noqa: S608 (constant text)
-        named = (send["study_digest"], kind_of(shared.event).name, send["recipient"], shared.dataset)
-        if self._database.has(other, (*named, *shared.draw, shared.fingerprint)):
+        condition = "study_digest = ? AND unit IS NULL AND kind = ? AND recipient = ? AND dataset = ?"
+        other = f"SELECT 1 FROM ledger WHERE {condition} AND NOT ({_SAME_DRAW} AND fingerprint = ?) LIMIT 1"  # noqa: S608 (constant text)
+        parameters = (send["study_digest"], kind_of(shared.event).name, send["recipient"], shared.dataset)
+        if self._database.has(other, (*parameters, *shared.draw, shared.fingerprint)):
             raise Refusal(
                 "APPROVAL_VOID",
                 f"study '{send['study_id']}': what this party shares was computed before, from other columns of peers or under"
@@ -581,7 +598,7 @@ class Ledger(LedgerDraws):
         release: Release,
         *,
         version_tag: bytes,
-        charged: Cost,
+        charge: Cost,
         unit: int | None,
         people: bytes | None = None,
         **send: Unpack[Send],
@@ -612,8 +629,8 @@ class Ledger(LedgerDraws):
                 event=events.to_json(release.event),
                 epsilon=cost.epsilon,
                 delta=cost.delta,
-                charged=charged.epsilon,
-                charged_delta=self._first_delta(charged.delta, send["study_digest"], dataset, codebook),
+                charged=charge.epsilon,
+                charged_delta=self._first_delta(charge.delta, send["study_digest"], dataset, codebook),
                 recipient=send["recipient"],
                 artifact_sha256=send["artifact_sha256"],
                 size=send["size"],
@@ -621,7 +638,7 @@ class Ledger(LedgerDraws):
             )
 
     def _first_delta(self, delta: float, study_digest: bytes, dataset: str, draw: bytes) -> float:
-        """A delta, or 0 where that of the same study, data set and draw was charged before."""
+        """Return a delta, or 0 where that of the same study, data set and draw was charged before."""
         query = (
             "SELECT 1 FROM ledger WHERE study_digest = ? AND dataset = ? AND codebook_digest = ? AND charged_delta > 0"
         )

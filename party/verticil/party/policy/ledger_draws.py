@@ -23,7 +23,8 @@ class LedgerDraws(LedgerSums):
         return PeopleGuard(self._database, self._same)
 
     def drawn_before(self, release: Release) -> bool:
-        """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
+        """Return whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever
+        data.
 
         The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
         """
@@ -39,8 +40,8 @@ class LedgerDraws(LedgerSums):
             f"SELECT dataset FROM ledger WHERE {OF_ACCOUNT} AND {_SAME_VALUES}"  # noqa: S608 (constant text)
             " ORDER BY fingerprint = ? AND source_fingerprint = ? DESC, number DESC LIMIT 1"
         )
-        asked = (json.dumps(names), *release.draw[1:], release.fingerprint, release.source_fingerprint)
-        return replace(release, dataset=self._database.first(str, query, asked) or names[0])
+        parameters = (json.dumps(names), *release.draw[1:], release.fingerprint, release.source_fingerprint)
+        return replace(release, dataset=self._database.first(str, query, parameters) or names[0])
 
     def name_of_draws(self, dataset: str, sources: Sequence[str], codebook_digest: bytes) -> str:
         """Return the name of the account by which columns were drawn last with a codebook; else that of the account."""
@@ -51,5 +52,5 @@ class LedgerDraws(LedgerSums):
             f"SELECT dataset FROM ledger WHERE {OF_ACCOUNT} AND sources = ? AND codebook_digest = ?"  # noqa: S608 (constant text)
             " ORDER BY number DESC LIMIT 1"
         )
-        asked = (json.dumps(names), json.dumps(sources), codebook_digest)
-        return self._database.first(str, query, asked) or names[0]
+        parameters = (json.dumps(names), json.dumps(sources), codebook_digest)
+        return self._database.first(str, query, parameters) or names[0]

@@ -102,19 +102,19 @@ def check_traces(directory: Path) -> None:
         return
     lines = _lines(_read(directory / FILE_NAME))
     if lines:
-        raise _lost(directory, [charge for line in lines if (charge := _charge(line))])
+        raise _make_lost_refusal(directory, [charge for line in lines if (charge := _charge(line))])
     own = {SECRET, FILE_NAME, DATABASE, f"{DATABASE}-journal", f"{DATABASE}-shm"}
-    left = [path.name for path in directory.glob("*") if path.name not in own and not path.name.endswith(".part")]
+    traces = [path.name for path in directory.glob("*") if path.name not in own and not path.name.endswith(".part")]
     if (
-        f"{DATABASE}-wal" in left
+        f"{DATABASE}-wal" in traces
         and (directory / DATABASE).exists()
         and not (directory / f"{DATABASE}-wal").stat().st_size
     ):
-        left.remove(f"{DATABASE}-wal")
-    if left:
+        traces.remove(f"{DATABASE}-wal")
+    if traces:
         raise DataFault(
             "STATE_CORRUPT",
-            f"{directory}: no state database, but what one leaves behind ({', '.join(sorted(left)[:5])})",
+            f"{directory}: no state database, but what one leaves behind ({', '.join(sorted(traces)[:5])})",
             hint="restore your backup; if there is none, this is a new site: party init in a new folder, with lower limits",
         )
 
@@ -134,7 +134,7 @@ def open_database(config: PartyConfig, *, accept_older: bool = False, read_only:
     directory = config.state_directory
     if holds_nothing(directory) and (lines := _lines(_read(directory / FILE_NAME))):
         if not accept_older:
-            raise _lost(directory, [charge for line in lines if (charge := _charge(line))])
+            raise _make_lost_refusal(directory, [charge for line in lines if (charge := _charge(line))])
         Database(directory, create=True).close()
     database = Database(directory, read_only=read_only)
     try:
@@ -167,78 +167,78 @@ def _recall(database: Database, config: PartyConfig, *, accept_older: bool, read
             raise _older(f"{database.path}: this state is older than the audit log beside it", log.path, missing)
         problem = _problem(data)
         _write_back(ledger, missing, config.datasets, at)
-        said = f"{len(missing)} charges read back from this log{problem and f', which does not hold: {problem}'}"
-        _log.warning("the ledger was older than the audit log: %s", said)
-        log.record(Event(what=What.LEDGER_MENDED, who=DAEMON, detail=said), at)
+        detail = f"{len(missing)} charges read back from this log{problem and f', which does not hold: {problem}'}"
+        _log.warning("the ledger was older than the audit log: %s", detail)
+        log.record(Event(what=What.LEDGER_MENDED, who=DAEMON, detail=detail), at)
 
 
 def _missing(lines: Sequence[Mapping[str, object]], ledger: Ledger) -> list[_Charge]:
-    """What the lines tell and the ledger does not know, in their order; what was tried again, once, and at the highest charge."""
-    known = {(row.study_digest, row.variables, row.recipient, row.artifact_sha256) for row in ledger.rows()}
-    found: dict[_Key, _Charge] = {}
+    """Return what the lines state and the ledger lacks, in their order; a repeated attempt once, at the highest charge."""
+    recorded_keys = {(row.study_digest, row.variables, row.recipient, row.artifact_sha256) for row in ledger.rows()}
+    charges: dict[_Key, _Charge] = {}
     for line in lines:
-        if (charge := _charge(line)) is not None and charge.key not in known:
-            found[charge.key] = max(found.get(charge.key, charge), charge, key=lambda item: item.charged)
-    return list(found.values())
+        if (charge := _charge(line)) is not None and charge.key not in recorded_keys:
+            charges[charge.key] = max(charges.get(charge.key, charge), charge, key=lambda item: item.charged)
+    return list(charges.values())
 
 
 def _one_transaction(lines: Sequence[Mapping[str, object]]) -> bool:
-    """Whether these are lines of one transaction that wrote charges, and nothing besides."""
+    """Return whether these are lines of one transaction that wrote charges, and nothing besides."""
     charges = [_charge(line) for line in lines if line.get("event") not in {TORN_LINE, LOG_BROKEN}]
     return len({charge and (charge.event, charge.key[0], _together(charge)) for charge in charges}) == 1
 
 
 def _together(charge: _Charge) -> tuple[str, ...]:
-    """What the lines of one transaction have in common besides the study: the round, or recipient and bytes."""
-    written = charge.said.get("ledger")
-    of_round = cast("Mapping[str, object]", written).get(ROUND) if isinstance(written, Mapping) else None
+    """Return what the lines of one transaction have in common besides the study: the round, or recipient and bytes."""
+    ledger_fields = charge.said.get("ledger")
+    of_round = cast("Mapping[str, object]", ledger_fields).get(ROUND) if isinstance(ledger_fields, Mapping) else None
     return (str(of_round),) if of_round else charge.key[2:]
 
 
 def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection[str], at: dt.datetime) -> None:
     for charge in charges:
-        said, written = charge.said, charge.said.get("ledger")
+        fields, ledger_fields = charge.said, charge.said.get("ledger")
         try:
-            releases, unit, version_tag, charged = _row(charge, cast("Mapping[str, object]", written))
+            releases, unit, version_tag, cost = _row(charge, cast("Mapping[str, object]", ledger_fields))
         except (AttributeError, KeyError, TypeError, ValueError):  # the line is damaged
             is_column = charge.event != What.SHARED
             event = RandomizedColumn(epsilon=charge.epsilon) if is_column else ExactStatistics()
-            releases = [_bound(charge, dataset, event) for dataset in datasets]
+            releases = [_bind_release(charge, dataset, event) for dataset in datasets]
             unit, version_tag = None, b""
-            charged = Cost(epsilon=charge.charged if is_column else math.inf, delta=0.0)
+            cost = Cost(epsilon=charge.charged if is_column else math.inf, delta=0.0)
         for release in releases:
             ledger.put_back(
                 release,
-                charged=charged,
+                charge=cost,
                 version_tag=version_tag,
                 study_digest=bytes.fromhex(charge.key[0]),
-                study_id=str(said.get("study_id", "")),
+                study_id=str(fields.get("study_id", "")),
                 unit=unit,
                 recipient=charge.key[2],
                 artifact_sha256=bytes.fromhex(charge.key[3]),
-                size=size if isinstance(size := said.get("bytes"), int) else 0,
-                at=_time(said.get("at"), at),
+                size=size if isinstance(size := fields.get("bytes"), int) else 0,
+                at=_time(fields.get("at"), at),
             )
 
 
-def _row(charge: _Charge, written: Mapping[str, object]) -> tuple[list[Release], int | None, bytes, Cost]:
-    digests = {name: bytes.fromhex(cast("str", written[name])) for name in PARTS}
-    sources = tuple(str(source) for source in cast("Sequence[object]", written["sources"]))
-    unit = None if written["unit"] is None else int(cast("int", written["unit"]))
-    event = events.from_json(json.dumps(written["event"]))
-    charged = Cost(epsilon=charge.charged, delta=float(cast("float", written.get("charged_delta", 0.0))))
+def _row(charge: _Charge, ledger_fields: Mapping[str, object]) -> tuple[list[Release], int | None, bytes, Cost]:
+    digests = {name: bytes.fromhex(cast("str", ledger_fields[name])) for name in PARTS}
+    sources = tuple(str(source) for source in cast("Sequence[object]", ledger_fields["sources"]))
+    unit = None if ledger_fields["unit"] is None else int(cast("int", ledger_fields["unit"]))
+    event = events.from_json(json.dumps(ledger_fields["event"]))
+    cost = Cost(epsilon=charge.charged, delta=float(cast("float", ledger_fields.get("charged_delta", 0.0))))
     release = Release(
         variables=charge.key[1],
-        dataset=str(written["dataset"]),
+        dataset=str(ledger_fields["dataset"]),
         sources=sources,
         event=event,
-        source_fingerprint=bytes.fromhex(str(written.get("source_fingerprint", ""))),
+        source_fingerprint=bytes.fromhex(str(ledger_fields.get("source_fingerprint", ""))),
         **digests,
     )
-    return [release], unit, bytes.fromhex(cast("str", written["version_tag"])), charged
+    return [release], unit, bytes.fromhex(cast("str", ledger_fields["version_tag"])), cost
 
 
-def _bound(charge: _Charge, dataset: str, event: PrivacyEvent) -> Release:
+def _bind_release(charge: _Charge, dataset: str, event: PrivacyEvent) -> Release:
     return Release(
         variables=charge.key[1],
         dataset=dataset,
@@ -252,20 +252,20 @@ def _bound(charge: _Charge, dataset: str, event: PrivacyEvent) -> Release:
 
 
 def _charge(line: Mapping[str, object]) -> _Charge | None:
-    """What a line says of the ledger; None: nothing."""
+    """Return what a line says of the ledger; None: nothing."""
     columns, event = line.get("columns"), line.get("event")
     if event not in _CHARGES or not isinstance(columns, list):
         return None
-    epsilon, charged = _epsilon(line.get("epsilon")), _epsilon(line.get("charged"))
-    if charged is None and epsilon is None:
+    epsilon, charge = _epsilon(line.get("epsilon")), _epsilon(line.get("charged"))
+    if charge is None and epsilon is None:
         return None
     variables = tuple(str(name) for name in cast("list[object]", columns))
     return _Charge(
         key=(_hex(line.get("study")), variables, str(line.get("recipient", "")), _hex(line.get("sha256"))),
         event=str(event),
         said=line,
-        epsilon=epsilon if epsilon is not None else cast("float", charged),
-        charged=charged if charged is not None else cast("float", epsilon),
+        epsilon=epsilon if epsilon is not None else cast("float", charge),
+        charged=charge if charge is not None else cast("float", epsilon),
     )
 
 
@@ -304,7 +304,7 @@ def _lines(data: bytes) -> list[Mapping[str, object]]:
 
 
 def _problem(data: bytes) -> str:
-    """What is wrong with the log as it stands; empty: nothing."""
+    """Return what is wrong with the log as it stands; empty: nothing."""
     try:
         verify(data, anchor_number=0, anchor_hash=b"", name=FILE_NAME)
     except GateFailed as error:
@@ -312,7 +312,7 @@ def _problem(data: bytes) -> str:
     return ""
 
 
-def _lost(directory: Path, charges: Sequence[_Charge]) -> Refusal:
+def _make_lost_refusal(directory: Path, charges: Sequence[_Charge]) -> Refusal:
     return _older(
         f"{directory / DATABASE}: the state database is missing or empty, and an audit log is beside it",
         directory / FILE_NAME,

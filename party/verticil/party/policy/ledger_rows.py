@@ -94,18 +94,18 @@ class Send(TypedDict):
 def line_of(
     what: What,
     release: Release,
-    charged: Cost,
+    charge: Cost,
     ledger: Mapping[str, object],
     *,
     detail: str,
     **send: Unpack[Send],
 ) -> Event:
-    """The line of the audit log that tells of a ledger row.
+    """Return the line of the audit log that describes a ledger row.
 
     Args:
         what: of which kind.
-        release, charged: the row's.
-        ledger: what it says besides (`audited`).
+        release, charge: the row's.
+        ledger: what it says besides (`make_audit_fields`).
         detail: see `Event`.
         send: the row's.
     """
@@ -116,7 +116,7 @@ def line_of(
         study_id=send["study_id"],
         columns=release.variables,
         epsilon=release.epsilon,
-        charged=charged.epsilon,
+        charged=charge.epsilon,
         size=send["size"] or None,
         sha256=send["artifact_sha256"],
         recipient=send["recipient"],
@@ -125,18 +125,18 @@ def line_of(
     )
 
 
-def audited(
-    release: Release, *, unit: int | None, version_tag: bytes = b"", charged: Cost = NOTHING
+def make_audit_fields(
+    release: Release, *, unit: int | None, version_tag: bytes = b"", charge: Cost = NOTHING
 ) -> dict[str, object]:
-    """What a line of the audit log says of a ledger row besides the rest, so that the row can be read back from it.
+    """Return the fields of the audit log's line from which the ledger row can be read back.
 
     Digests and local names only; guessing the data from the fingerprint needs the site secret.
     """
     digests = {name: cast("bytes", getattr(release, name)).hex() for name in PARTS}
-    said = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
-    drawn: dict[str, object] = {"event": events.document(release.event)}
+    fields = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
+    ledger_fields: dict[str, object] = {"event": events.document(release.event)}
     if release.source_fingerprint:
-        drawn["source_fingerprint"] = release.source_fingerprint.hex()
-    if charged.delta:
-        drawn["charged_delta"] = charged.delta
-    return {**said, **digests, "version_tag": version_tag.hex(), **drawn}
+        ledger_fields["source_fingerprint"] = release.source_fingerprint.hex()
+    if charge.delta:
+        ledger_fields["charged_delta"] = charge.delta
+    return {**fields, **digests, "version_tag": version_tag.hex(), **ledger_fields}

@@ -59,7 +59,9 @@ _COUNTED: Final = "reader NOT IN (SELECT value FROM json_each(?))"
 
 
 def _not_counted(reader: Reader) -> str:
-    """For `_COUNTED`: what is drawn for a reader of a newer version counts in every account."""
+    """Return the readers that `_COUNTED` leaves out: what is drawn for a reader of a newer version counts in every
+    account.
+    """
     return json.dumps(sorted(name for name in KNOWN if not reader.sees(name)))
 
 
@@ -88,11 +90,11 @@ class LedgerSums:
         """Return every name of the account of a data set, for `OF_ACCOUNT`."""
         return json.dumps(self._same.names(dataset))
 
-    def spent(self, dataset: str, reader: Reader = COLUMNS) -> Cost:
-        """What was charged to a data set in its lifetime on the account of `reader`, without what has no bound."""
-        charged = f"SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE {OF_ACCOUNT} AND"  # noqa: S608 (constant text)
-        asked = (self._names(dataset), _not_counted(reader))
-        total = finite(self._database.read(Cost, f"{charged} {_COUNTED}", asked))
+    def sum_charges(self, dataset: str, reader: Reader = COLUMNS) -> Cost:
+        """Sum what was charged to a data set in its lifetime on the account of `reader`, without what has no bound."""
+        statement = f"SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE {OF_ACCOUNT} AND"  # noqa: S608 (constant text)
+        parameters = (self._names(dataset), _not_counted(reader))
+        total = finite(self._database.read(Cost, f"{statement} {_COUNTED}", parameters))
         for events_of_one, plain in self._charged_with_noise(dataset, reader):
             total -= plain - together(events_of_one)
         return total
@@ -103,16 +105,18 @@ class LedgerSums:
             f"SELECT charged FROM ledger WHERE {OF_ACCOUNT} AND unit IS NOT NULL AND {_COUNTED} AND EXISTS"  # noqa: S608 (constant text)
             " (SELECT 1 FROM json_each(ledger.sources) s WHERE s.value IN (SELECT value FROM json_each(?)))"
         )
-        asked = (self._names(dataset), _not_counted(reader), json.dumps(sorted(sources)))
-        return total_epsilon(self._database.read(float, query, asked))
+        parameters = (self._names(dataset), _not_counted(reader), json.dumps(sorted(sources)))
+        return total_epsilon(self._database.read(float, query, parameters))
 
     def events(self, dataset: str, reader: Reader) -> tuple[PrivacyEvent, ...] | None:
-        """The events that were charged to a data set on an account, in order; None: one of them is of a kind not known here."""
-        drawn = f"SELECT event FROM ledger WHERE {OF_ACCOUNT} AND {_COUNTED}"  # noqa: S608 (constant text)
-        query = f"{drawn} AND (charged > 0 OR charged_delta > 0) ORDER BY number"
-        asked = (self._names(dataset), _not_counted(reader))
+        """Return the events that were charged to a data set on an account, in order; None: one of them is of a kind not
+        known here.
+        """
+        statement = f"SELECT event FROM ledger WHERE {OF_ACCOUNT} AND {_COUNTED}"  # noqa: S608 (constant text)
+        query = f"{statement} AND (charged > 0 OR charged_delta > 0) ORDER BY number"
+        parameters = (self._names(dataset), _not_counted(reader))
         try:
-            return tuple(map(events.from_json, self._database.read(str, query, asked)))
+            return tuple(map(events.from_json, self._database.read(str, query, parameters)))
         except (Refusal, ValueError):
             return None
 
@@ -133,8 +137,8 @@ class LedgerSums:
             except ValueError as error:
                 problem = str(error)
             else:
-                told = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
-                if not differs and cost.beyond(told) is None:
+                charge = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
+                if not differs and cost.beyond(charge) is None:
                     continue
                 problem = f"its sums are not those of its event, which costs epsilon {cost.epsilon:.6g}, delta {cost.delta:.4g}"
             raise DataFault(
@@ -143,55 +147,59 @@ class LedgerSums:
                 hint="restore your backup of the state directory",
             )
 
-    def kept(self, study_digest: bytes = b"", own: Collection[Drawn] = (), reader: Reader = COLUMNS) -> dict[str, Cost]:
-        """What is reserved for other studies under way and not yet charged, by account.
+    def sum_reserved(
+        self, study_digest: bytes = b"", own: Collection[Drawn] = (), reader: Reader = COLUMNS
+    ) -> dict[str, Cost]:
+        """Sum what is reserved for other studies under way and not yet charged, by account.
 
         Args:
             study_digest: of the study that asks; empty: of all.
             own: the values that it would send, and for whom: the study that sends them first is charged for them.
             reader: of the account.
         """
-        asked: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
-        reserved: dict[tuple[bytes, str], list[tuple[Cost, str]]] = {}
+        parameters: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
+        reservations: dict[tuple[bytes, str], list[tuple[Cost, str]]] = {}
         columns = {
-            (*row[:8], _reader_of(row[10])): row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))
+            (*row[:8], _reader_of(row[10])): row for row in reversed(self._database.rows(_KEPT_COLUMNS, parameters))
         }  # the same values once
         for *values, epsilon, delta, event, other in (
             *columns.values(),
-            *self._database.rows(_KEPT_STATISTICS, asked),
+            *self._database.rows(_KEPT_STATISTICS, parameters),
         ):
             drawn_for = _reader_of(event)
             if (*values, drawn_for) not in own and reader.sees(drawn_for):
                 cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
                 place = (cast("bytes", other), self.account(cast("str", values[0])))
-                reserved.setdefault(place, []).append((cost, cast("str", event)))
-        found: dict[str, Cost] = {}
-        for (other, dataset), items in reserved.items():
-            found[dataset] = found.get(dataset, NOTHING) + self._still_to_charge(other, dataset, reader, items)
-        return found
+                reservations.setdefault(place, []).append((cost, cast("str", event)))
+        sums: dict[str, Cost] = {}
+        for (other, dataset), items in reservations.items():
+            sums[dataset] = sums.get(dataset, NOTHING) + self._still_to_charge(other, dataset, reader, items)
+        return sums
 
     def _still_to_charge(
         self, study_digest: bytes, dataset: str, reader: Reader, items: Sequence[tuple[Cost, str]]
     ) -> Cost:
-        """Of one study: what its reserved events add to those that were charged; where one is not known here, their sum."""
+        """Return what the reserved events of one study add to those charged; where one is not known here, their sum."""
         if any(cost.delta > 0 for cost, _ in items):
             with contextlib.suppress(Refusal):
                 return self.adds(study_digest, dataset, reader, [events.from_json(event) for _, event in items])
         return finite(cost for cost, _ in items)
 
     def adds(self, study_digest: bytes, dataset: str, reader: Reader, new: Sequence[PrivacyEvent]) -> Cost:
-        """What further events of a study cost on top of what it was charged for.
+        """Return what further events of a study cost on top of what it was charged for.
 
         Only noise on tables is composed with what was charged of it; what else was charged adds to anything.
         """
-        charged = self._charged_with_noise(dataset, reader, study_digest)
-        before = [event for found, _ in charged for event in found if kind_of(event).losses is not None]
+        charged_events = self._charged_with_noise(dataset, reader, study_digest)
+        before = [
+            event for study_events, _ in charged_events for event in study_events if kind_of(event).losses is not None
+        ]
         return together([*before, *new]) - together(before)
 
     def _charged_with_noise(
         self, dataset: str, reader: Reader, study_digest: bytes | None = None
     ) -> list[tuple[list[PrivacyEvent], Cost]]:
-        """For each study that was charged a delta: the charged events of finite epsilon, and their sum.
+        """Return, for each study that was charged a delta, the charged events of finite epsilon, and their sum.
 
         A study with an event of a kind that is not known here is left out: its sum stands.
         """
@@ -199,17 +207,17 @@ class LedgerSums:
             f"SELECT study_digest, event, charged, charged_delta FROM ledger WHERE {OF_ACCOUNT} AND {_COUNTED}"  # noqa: S608 (constant text)
             " AND charged < 9e999 AND charged_delta > 0 AND (? IS NULL OR study_digest = ?) ORDER BY number"
         )
-        found: dict[bytes, list[tuple[str, Cost]]] = {}
+        events_by_study: dict[bytes, list[tuple[str, Cost]]] = {}
         for digest, text, epsilon, delta in self._database.rows(
             query, (self._names(dataset), _not_counted(reader), study_digest, study_digest)
         ):
             cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
-            found.setdefault(cast("bytes", digest), []).append((cast("str", text), cost))
+            events_by_study.setdefault(cast("bytes", digest), []).append((cast("str", text), cost))
         read: list[tuple[list[PrivacyEvent], Cost]] = []
-        for rows in found.values():
+        for rows in events_by_study.values():
             try:
-                drawn = [events.from_json(text) for text, _ in rows]
+                study_events = [events.from_json(text) for text, _ in rows]
             except (Refusal, ValueError):
                 continue
-            read.append((drawn, finite(cost for _, cost in rows)))
+            read.append((study_events, finite(cost for _, cost in rows)))
         return read

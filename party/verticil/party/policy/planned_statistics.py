@@ -20,16 +20,16 @@ def accounts_of(releases: Mapping[int, Release], account: Callable[[str], str]) 
 
 
 def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict[str, list[PrivacyEvent]]:
-    """The events of what a party shares besides columns, by account that they count in; nothing where there is none.
+    """Return the events of what a party shares besides columns, by account that they count in; nothing where there is none.
 
     Args:
         study: the study.
         party: this party.
         datasets: variable -> account.
     """
-    found: dict[str, list[PrivacyEvent]] = {}
+    events_by_account: dict[str, list[PrivacyEvent]] = {}
     for item in planned(study, party):
         if item.unit is None:
             for dataset in dict.fromkeys(datasets[name] for name in item.variables if name in datasets):
-                found.setdefault(dataset, []).append(item.event)
-    return found
+                events_by_account.setdefault(dataset, []).append(item.event)
+    return events_by_account

@@ -88,7 +88,7 @@ class Awaited:
 
 
 def checked_reason(reason: str, *, of: str) -> str:
-    """A reason without the blanks around it.
+    """Return a reason without the blanks around it.
 
     Raises:
         Misuse: USAGE, there is none, or it is too long to be sent.
@@ -138,46 +138,46 @@ class Revocations:
                 f"study '{record.study_id}': this party has not approved it, so there is nothing to take back",
                 hint="to say no for good: verticil party deny",
             )
-        published = State(record.task.state) is State.PUBLISHED
+        is_published = State(record.task.state) is State.PUBLISHED
         with self._database.transaction():
-            if (known := self.get(record.digest)) is not None:
-                return known
+            if (earlier := self.get(record.digest)) is not None:
+                return earlier
             self._database.write(
                 "INSERT INTO revocation (digest, who, reason, revoked_at, published) VALUES (?, ?, ?, ?, ?)",
-                (record.digest, who, reason, stamp(at), published),
+                (record.digest, who, reason, stamp(at), is_published),
             )
-            detail = reason + (" (after the publication)" if published else "")
+            detail = reason + (" (after the publication)" if is_published else "")
             event = Event(what=What.REVOCATION, who=who, study=record.digest, study_id=record.study_id, detail=detail)
             self._audit.record(event, at)
-        return self._known(record.digest)
+        return self._read_revocation(record.digest)
 
     def get(self, digest: bytes) -> Revocation | None:
-        """The revocation of a study; None: it was not revoked."""
+        """Return the revocation of a study; None: it was not revoked."""
         query = "SELECT who, reason, revoked_at, published, sent FROM revocation WHERE digest = ?"
         return self._database.first(Revocation, query, (digest,), deletion=self.deletion(digest))
 
-    def _known(self, digest: bytes) -> Revocation:
-        found = self.get(digest)
-        if found is None:
+    def _read_revocation(self, digest: bytes) -> Revocation:
+        revocation = self.get(digest)
+        if revocation is None:
             raise AssertionError("a revocation that was written is there")
-        return found
+        return revocation
 
-    def stopped(self) -> frozenset[bytes]:
+    def list_stopped(self) -> frozenset[bytes]:
         """Digests of the studies for which nothing may be under way: revoked or denied."""
         return frozenset(self._database.read(bytes, "SELECT digest FROM revocation UNION SELECT digest FROM denial"))
 
-    def told(self, digest: bytes) -> None:
-        """The miner knows."""
+    def mark_reported(self, digest: bytes) -> None:
+        """Record that the miner knows of the revocation."""
         self._database.write("UPDATE revocation SET sent = 1 WHERE digest = ?", (digest,))
 
     def tell_again(self, digest: bytes) -> None:
-        """The miner does not know any more."""
+        """Record that the miner does not know of the revocation any more."""
         self._database.write("UPDATE revocation SET sent = 0 WHERE digest = ?", (digest,))
 
     # ---- the miner's statement
 
     def deletion(self, digest: bytes) -> Deletion | None:
-        """What the miner signed that it deleted of a study."""
+        """Return the statement in which the miner signed that it deleted a study."""
         body = self._database.first(bytes, "SELECT body FROM deletion WHERE digest = ?", (digest,))
         return None if body is None else parse_deletion(body)
 
@@ -189,7 +189,7 @@ class Revocations:
         *,
         authority: bytes,
         at: dt.datetime,
-        revoked: Mapping[int, dt.datetime] | None = None,
+        deny_list: Mapping[int, dt.datetime] | None = None,
     ) -> None:
         """Check the miner's statement, keep it and write it down; one that does not hold is refused.
 
@@ -199,16 +199,16 @@ class Revocations:
             signed: the statement.
             authority: certificate of the federation's authority, PEM.
             at: now.
-            revoked: the deny-list.
+            deny_list: the deny-list.
         """
         if self._database.has("SELECT 1 FROM deletion WHERE digest = ? AND body = ?", (digest, signed.body)):
             return
         sha256 = hashlib.sha256(signed.body).digest()
         about = Event(what=What.DELETION, who="miner", study=digest, study_id=study_id, peer_event=sha256)
         try:
-            miner = verify_signed(signed, authority, role=Role.MINER, at=at, revoked=revoked)
-            said = parse_deletion(signed.body)
-            self._check_deletion(said, digest, miner.name)
+            miner = verify_signed(signed, authority, role=Role.MINER, at=at, revoked=deny_list)
+            deletion = parse_deletion(signed.body)
+            self._check_deletion(deletion, digest, miner.name)
         except VerticilError as error:
             if self._audit.refuse(replace(about, detail=f"deletion: {error.code}"), at):
                 _log.warning("the miner's statement of a deletion is not accepted: %s", error)
@@ -218,138 +218,144 @@ class Revocations:
                 "INSERT OR REPLACE INTO deletion VALUES (?, ?, ?, ?)",
                 (digest, signed.body, signed.signature, signed.certificate),
             )
-            detail = f"{len(said.artifacts)} columns deleted: {said.why}"
+            detail = f"{len(deletion.artifacts)} columns deleted: {deletion.why}"
             self._audit.record(replace(about, who=miner.name, detail=detail), at)
 
-    def _check_deletion(self, said: Deletion, digest: bytes, miner: str) -> None:
-        """It is about this study and party, and about every column that the miner had receipted."""
+    def _check_deletion(self, deletion: Deletion, digest: bytes, miner: str) -> None:
+        """Check that it is about this study and party, and about every column that the miner had receipted."""
         query = "SELECT unit, sha256 FROM artifact WHERE digest = ? AND receipt IS NOT NULL"
-        receipted = self._database.by(int, bytes, query, (digest,))
-        missing = [unit for unit, sha256 in receipted.items() if said.artifacts.get(unit) != sha256]
-        if (said.study_digest, said.party, said.miner) != (digest, self._party, miner):
+        receipts = self._database.by(int, bytes, query, (digest,))
+        missing = [unit for unit, sha256 in receipts.items() if deletion.artifacts.get(unit) != sha256]
+        if (deletion.study_digest, deletion.party, deletion.miner) != (digest, self._party, miner):
             raise PeerFault("STUDY_MISMATCH", "statement of a deletion: of another study, party or miner")
         if missing:
             raise PeerFault("STUDY_MISMATCH", f"statement of a deletion: units {missing} are not in it")
 
     # ---- between peers, given: this party deleted
 
-    def given(self, digest: bytes, party: str) -> bytes | None:
-        """The body that this party signs for another one; None: it was never asked."""
+    def get_signed_deletion(self, digest: bytes, party: str) -> bytes | None:
+        """Return the body that this party signs for another one; None: it was never asked."""
         query = "SELECT body FROM peer_deletion WHERE digest = ? AND signer = ? AND party = ?"
         return self._database.first(bytes, query, (digest, self._party, party))
 
-    def give(self, said: PeerDeletion, at: dt.datetime) -> bytes:
+    def give(self, deletion: PeerDeletion, at: dt.datetime) -> bytes:
         """Write down what this party says to have deleted; on the disk when it returns. The first one stays.
 
         Returns:
             The body to sign.
         """
         with self._database.transaction():
-            if (known := self.given(said.study_digest, said.party)) is not None:
-                return known
-            body = encode(said)
-            self._write(said, body, common_pb2.Signed())
+            if (earlier_body := self.get_signed_deletion(deletion.study_digest, deletion.party)) is not None:
+                return earlier_body
+            body = encode(deletion)
+            self._write(deletion, body, common_pb2.Signed())
             event = Event(
                 what=What.DELETION,
                 who=self._party,
-                study=said.study_digest,
-                study_id=said.study_id,
-                recipient=said.party,
+                study=deletion.study_digest,
+                study_id=deletion.study_id,
+                recipient=deletion.party,
                 sha256=hashlib.sha256(body).digest(),
-                detail=f"{len(said.columns)} columns of '{said.party}' deleted: {said.ended}",
+                detail=f"{len(deletion.columns)} columns of '{deletion.party}' deleted: {deletion.ended}",
             )
             self._audit.record(event, at)
         return body
 
-    def _write(self, said: PeerDeletion, body: bytes, signed: common_pb2.Signed) -> None:
+    def _write(self, deletion: PeerDeletion, body: bytes, signed: common_pb2.Signed) -> None:
         self._database.write(
             "INSERT INTO peer_deletion VALUES (?, ?, ?, ?, ?, ?)",
-            (said.study_digest, said.peer, said.party, body, signed.signature, signed.certificate),
+            (deletion.study_digest, deletion.peer, deletion.party, body, signed.signature, signed.certificate),
         )
 
     # ---- between peers, taken: this party revoked
 
-    def awaited(self) -> tuple[Awaited, ...]:
-        """The studies in which peers had something of this party's, and whose approval was taken back here, oldest first."""
-        revoked = self._database.read(
+    def list_awaited(self) -> tuple[Awaited, ...]:
+        """Return the studies in which peers had something of this party's, and whose approval was taken back here, oldest
+        first.
+        """
+        revocations = self._database.read(
             _Revoked,
             "SELECT r.digest, s.study_id, s.proposal, s.effective_digest FROM revocation r JOIN study s ON s.digest = r.digest"
             " ORDER BY r.revoked_at",
         )
-        found: list[Awaited] = []
-        for digest, study_id, proposal, effective_digest in revoked:
+        deletions: list[Awaited] = []
+        for digest, study_id, proposal, effective_digest in revocations:
             study = checked(proposal)
             protocol = protocol_of(study)
             if not protocol.coordinated or protocol.opens_tables:
                 peers = tuple(name for name in study.parties if name != self._party) if effective_digest else ()
-                found.append(
+                deletions.append(
                     Awaited(
                         digest=digest,
                         study_id=study_id,
                         peers=peers,
-                        confirmed=self._taken(digest),
+                        confirmed=self._read_confirmations(digest),
                         has_miner=protocol.coordinated,
                     )
                 )
-        return tuple(found)
+        return tuple(deletions)
 
     def awaited_of(self, digest: bytes) -> Awaited | None:
-        """The same for one study; None: it was not revoked here, or has a miner."""
-        return next((item for item in self.awaited() if item.digest == digest), None)
+        """Return the same for one study; None: it was not revoked here, or has a miner."""
+        return next((item for item in self.list_awaited() if item.digest == digest), None)
 
-    def _taken(self, digest: bytes) -> Mapping[str, PeerDeletion]:
+    def _read_confirmations(self, digest: bytes) -> Mapping[str, PeerDeletion]:
         query = "SELECT signer, body FROM peer_deletion WHERE digest = ? AND party = ? AND signer <> ?"
         bodies = self._database.by(str, bytes, query, (digest, self._party, self._party))
         return {signer: parse_peer_deletion(body) for signer, body in bodies.items()}
 
     def take_confirmation(
         self,
-        awaited: Awaited,
+        deletion: Awaited,
         peer: str,
         signed: common_pb2.Signed,
         *,
         authority: bytes,
         at: dt.datetime,
-        revoked: Mapping[int, dt.datetime] | None = None,
+        deny_list: Mapping[int, dt.datetime] | None = None,
     ) -> bool:
         """Check a peer's statement, keep it and write it down; one that does not hold is refused.
 
         Args:
-            awaited: the study.
+            deletion: the study.
             peer: whom it came from.
             signed: the statement.
             authority: certificate of the federation's authority, PEM.
             at: now.
-            revoked: the deny-list.
+            deny_list: the deny-list.
 
         Returns:
             Whether it was kept.
         """
         sha256 = hashlib.sha256(signed.SerializeToString(deterministic=True)).digest()
-        about = Event(what=What.DELETION, who=peer, study=awaited.digest, study_id=awaited.study_id, peer_event=sha256)
+        about = Event(
+            what=What.DELETION, who=peer, study=deletion.digest, study_id=deletion.study_id, peer_event=sha256
+        )
         try:
-            verify_signed(signed, authority, role=Role.PARTY, name=peer, at=at, revoked=revoked)
-            said = parse_peer_deletion(signed.body)
-            self._check(said, awaited.digest, peer)
+            verify_signed(signed, authority, role=Role.PARTY, name=peer, at=at, revoked=deny_list)
+            confirmation = parse_peer_deletion(signed.body)
+            self._check(confirmation, deletion.digest, peer)
         except VerticilError as error:
             if self._audit.refuse(replace(about, detail=f"deletion: {error.code}"), at):
                 _log.warning("the statement of a deletion by '%s' is not accepted: %s", peer, error)
             return False
-        kept = " (it keeps the published release)" if said.ended == "published" else ""
+        note = " (it keeps the published release)" if confirmation.ended == "published" else ""
         with self._database.transaction():
-            self._write(said, signed.body, signed)
-            self._audit.record(replace(about, detail=f"{len(said.columns)} columns deleted: {said.ended}{kept}"), at)
+            self._write(confirmation, signed.body, signed)
+            self._audit.record(
+                replace(about, detail=f"{len(confirmation.columns)} columns deleted: {confirmation.ended}{note}"), at
+            )
         return True
 
-    def _check(self, said: PeerDeletion, digest: bytes, peer: str) -> None:
-        """It is about this study and party, and names what was sent to that peer."""
-        if (said.study_digest, said.party, said.peer) != (digest, self._party, peer):
+    def _check(self, confirmation: PeerDeletion, digest: bytes, peer: str) -> None:
+        """Check that it is about this study and party, and names what was sent to that peer."""
+        if (confirmation.study_digest, confirmation.party, confirmation.peer) != (digest, self._party, peer):
             raise PeerFault("STUDY_MISMATCH", "statement of a deletion: of another study, party or peer")
-        sent = set(
+        sends = set(
             self._database.rows(
                 "SELECT unit, artifact_sha256 FROM ledger WHERE study_digest = ? AND recipient = ?", (digest, peer)
             )
         )
-        strange = [unit for unit, item in said.columns.items() if (unit, item.sha256) not in sent]
+        strange = [unit for unit, item in confirmation.columns.items() if (unit, item.sha256) not in sends]
         if strange:
             raise PeerFault("STUDY_MISMATCH", f"statement of a deletion: units {strange} were not sent so to '{peer}'")

@@ -71,7 +71,7 @@ class FollowedApprovers:
         self._files = FollowedFiles((config.path,), every_seconds=0.0)
 
     def now(self) -> Approvers:
-        """As party.toml has them now."""
+        """Return the approvers as party.toml has them now."""
         if self._files.changed():
             try:
                 config = load_party(self._path)
@@ -128,26 +128,28 @@ class Voting:
     secret: SiteSecret = field(repr=False)
     linkage_key: bytes = field(repr=False)
 
-    def check_data(self, record: StudyRecord, given: Approval, approved: Study, holding: LocalDataset) -> None:
+    def check_data(
+        self, record: StudyRecord, stored_approval: Approval, approved_study: Study, holding: LocalDataset
+    ) -> None:
         """Check that the data are those that were approved.
 
         Args:
             record: the study.
-            given: this party's approval.
-            approved: the proposal with the approved declaration.
+            stored_approval: this party's approval.
+            approved_study: the proposal with the approved declaration.
             holding: the data as they are now.
 
         Raises:
             Refusal: APPROVAL_VOID.
             DataFault, Misuse: as `origins`.
         """
-        releases = releases_of(self.config, approved, holding, site_secret=self.secret.value)
+        releases = releases_of(self.config, approved_study, holding, site_secret=self.secret.value)
         releases = approval.as_drawn(releases, self.ledger)
         approval.check_data(
-            approved,
-            given,
+            approved_study,
+            stored_approval,
             seals(releases, record.digest, site_secret=self.secret.value),
-            then=self.decisions.noted(record.digest, approval.content_of(record.approval or b""))
+            then=self.decisions.get_origins(record.digest, approval.content_of(record.approval or b""))
             if record.approval
             else None,
             now=origins_of(releases, holding.n_records),
@@ -167,17 +169,18 @@ class Voting:
         Raises:
             Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
         """
-        given = held_approval(record.approval or b"")
+        stored_approval = held_approval(record.approval or b"")
         study = record.task.proposed
-        approved = approval.check_binding(self.config, study, given, record.digest, today)
+        approved_study = approval.check_binding(self.config, study, stored_approval, record.digest, today)
         if giver:
             approvers, content = self.approvers.now(), approval.content_of(record.approval or b"")
             voters = self.decisions.voters(record, content, approvers, self.config.name)
-            approval.check_giver(self.config.policy, study, given, voters, approvers)
-        return approved
+            approval.check_giver(self.config.policy, study, stored_approval, voters, approvers)
+        return approved_study
 
     def changes(self, record: StudyRecord) -> tuple[StudyRecord | None, tuple[str, ...]]:
-        """What is different from the same analyst's study of this id that was approved here last, or else was offered here last.
+        """List the differences from the same analyst's study of this id that was approved here last, or else was offered here
+        last.
 
         Returns:
             The earlier study and the differences in words; None and nothing where there is none.
@@ -227,7 +230,7 @@ class Voting:
             self.require_approver(record, name, key)
         else:
             approval.check_open(record)
-        found = approval.review(
+        review = approval.review(
             config,
             self.ledger,
             self.sketches,
@@ -244,36 +247,36 @@ class Voting:
             before, record = record, self.state.study(record.digest)
             if record != before:
                 approval.check_open(record)
-            allowed = self.approvers.now()
-            voters = self.decisions.voters(record, found.content, allowed, config.name)
-            then = self.decisions.noted(record.digest)
-            changed = data_changes(then, found.origins) if then is not None else ()
+            approvers = self.approvers.now()
+            voters = self.decisions.voters(record, review.content, approvers, config.name)
+            then = self.decisions.get_origins(record.digest)
+            differences = data_changes(then, review.origins) if then is not None else ()
             event = Event(
-                what=What.VOTE, who=name, study=record.digest, study_id=record.study_id, detail=found.content.hex()
+                what=What.VOTE, who=name, study=record.digest, study_id=record.study_id, detail=review.content.hex()
             )
             again = record.approval is not None or record.task.approved
             if again and approval.stands(
-                config, self.ledger, record, found, voters=voters, approvers=allowed, changed=changed
+                config, self.ledger, record, review, voters=voters, approvers=approvers, data_changes=differences
             ):
-                verdict = Verdict(review=found, approvers=(name,), complete=True)
+                verdict = Verdict(review=review, approvers=(name,), complete=True)
             else:
-                vote = Vote(approver=name, content=found.content, at=stamp(at), signature=b"")
+                vote = Vote(approver=name, content=review.content, at=stamp(at), signature=b"")
                 if key is not None:
                     vote = replace(vote, signature=key.sign(vote.body(config.name, record.study_id)))
-                void = self.decisions.vote(record.digest, vote, found.origins)
-                voters = (name,) if by_itself else self.decisions.voters(record, vote.content, allowed, config.name)
-                complete = by_itself or len(voters) >= allowed.needed
-                verdict = Verdict(review=found, approvers=voters, complete=complete, void=void, changed=changed)
+                void = self.decisions.vote(record.digest, vote, review.origins)
+                voters = (name,) if by_itself else self.decisions.voters(record, vote.content, approvers, config.name)
+                complete = by_itself or len(voters) >= approvers.needed
+                verdict = Verdict(review=review, approvers=voters, complete=complete, void=void, changed=differences)
                 if complete:
-                    body = encode(replace(found.bound, approver=", ".join(voters), approved_at=at))
+                    body = encode(replace(review.bound, approver=", ".join(voters), approved_at=at))
                     self.decisions.approve(record.digest, body, at)
                     self.ledger.reserve(
                         record.digest,
-                        found.sent,
+                        review.releases_to_send,
                         config.policy,
-                        shared=found.shared,
-                        linkages=found.linkages,
-                        drawn=False,
+                        shared=review.shared,
+                        linkages=review.linkages,
+                        begins_drawing=False,
                     )
                 note_configuration(self.audit, config.path, at, who=name)
                 self.audit.record(event, at)
@@ -338,10 +341,10 @@ class Voting:
                 hint=f"make it once: verticil party approver add {approver} --key FILE",
             )
         if key is None or key.public != public:
-            got = "none was given" if key is None else "the given one is another"
+            actual = "none was given" if key is None else "the given one is another"
             raise Refusal(
                 "NOT_APPROVED",
-                f"the approval of '{approver}' is signed with the key that {where} lists for them: {got}",
+                f"the approval of '{approver}' is signed with the key that {where} lists for them: {actual}",
                 hint="give the approver's file with --key FILE",
             )
 
@@ -358,19 +361,19 @@ class Voting:
 
 
 def approver_key(config: PartyConfig, approver: str, path: Path | None) -> ApproverKey | None:
-    """The key of an approver; None where party.toml names none, or no file is given and none lies at the usual place.
+    """Return the key of an approver; None where party.toml names none, or no file is given and none lies at the usual place.
 
     Raises:
         DataFault, Misuse: as `ApproverKey.load`.
     """
     if not config.policy.approvers:
         return None
-    found = path if path is not None else key_place(config.path, approver)
-    if found is None or (path is None and not found.exists()):
+    key_path = path if path is not None else key_place(config.path, approver)
+    if key_path is None or (path is None and not key_path.exists()):
         return None
-    return ApproverKey.load(found)
+    return ApproverKey.load(key_path)
 
 
 def key_place(party_toml: Path, name: str) -> Path | None:
-    """Where the key of an approver usually lies; None: no file can be named after them."""
+    """Return the usual place of an approver's key; None: no file can be named after them."""
     return party_toml.parent / "approvers" / f"{name}.key" if _FILE_NAME.fullmatch(name) else None

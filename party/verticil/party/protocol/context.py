@@ -5,7 +5,7 @@ Promises
 - Before each act (a draw, a charge, a list, a column, a message of a round, a signature, a countersignature) the approval is
   checked again (`agreement`): that nobody here has stopped the study; study, own declaration, policy, expiry, and who gave it;
   until the first charge the accounts' limits; the number of common people and, once columns are drawn, the site secret.
-- Before the first pseudonym, before randomization and before learning the data are checked, too (`DatasetCache.approved`).
+- Before the first pseudonym, before randomization and before learning the data are checked, too (`DatasetCache.read_approved`).
 - A second common list for a study is refused (`StudyContext.require_same_common`), and nothing about the common people leaves
   before they were compared with those of earlier studies (`StudyContext.accept_people`).
 
@@ -94,7 +94,7 @@ class Node:
 
     @property
     def me(self) -> str:
-        """This party's name."""
+        """The name of this party."""
         return self.site.config.name
 
     def has_approved(self, digest: bytes) -> bool:
@@ -114,11 +114,11 @@ class Node:
     def check_statement(self, signed: common_pb2.Signed, body: bytes, *, party: str, what: str) -> None:
         """Check that `party` signed exactly `body`; raises as
         `verticil.shared.federation.alignment.statements.check_statement`."""
-        at, revoked = self.clock(), self.revocations.since()
-        check_statement(signed, body, authority=self.authority, party=party, at=at, what=what, revoked=revoked)
+        at, revocations = self.clock(), self.revocations.since()
+        check_statement(signed, body, authority=self.authority, party=party, at=at, what=what, revoked=revocations)
 
     def fail(self, digest: bytes, error: VerticilError) -> None:
-        """This party cannot go on with a study; the first failure stays. Blocks."""
+        """Record that this party cannot go on with a study; the first failure stays. Blocks."""
         record, at = self.site.state.study(digest), self.clock()
         with self.site.database.transaction():
             if record.failure is None:
@@ -152,7 +152,7 @@ class Agreed:
 
 
 def agreement(site: Site, record: StudyRecord, today: dt.date, *, giver: bool = True) -> Agreed:
-    """The approval, if it still binds and the effective study is what was approved.
+    """Return the approval, if it still binds and the effective study is what was approved.
 
     Args:
         site: this party.
@@ -166,21 +166,21 @@ def agreement(site: Site, record: StudyRecord, today: dt.date, *, giver: bool = 
             approved or, without the parties that were left out, as it is carried out; BUDGET_EXCEEDED; LINKAGE_TOO_SMALL.
         PeerFault: STUDY_MISMATCH.
     """
-    if record.digest in site.revocations.stopped():
+    if record.digest in site.revocations.list_stopped():
         raise StoppedError
-    given = held_approval(record.approval or b"")
-    approved = site.voting.check_binding(record, today, giver=giver)
+    own_approval = held_approval(record.approval or b"")
+    study = site.voting.check_binding(record, today, giver=giver)
     task = record.task
-    effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
+    effective = approval.check_effective(study, task.effective, task.effective_digest, site.config.name)
     if effective.left_out:  # fewer parties are another study for the policy
         columns = columns_of(site.config, effective)
-        found = policy.objections(site.config.policy, effective, site.config.name, columns, today=today)
-        policy.refuse(found, effective.id)
-    agreed = Agreed(approval=given, study=approved, effective=effective)
+        objections = policy.objections(site.config.policy, effective, site.config.name, columns, today=today)
+        policy.refuse(objections, effective.id)
+    agreed_study = Agreed(approval=own_approval, study=study, effective=effective)
     site.ledger.check_reserved(record.digest, site.config.policy)
-    _check_common(record, agreed.minimum(site))
-    _check_secret(site, record, approved)
-    return agreed
+    _check_common(record, agreed_study.minimum(site))
+    _check_secret(site, record, study)
+    return agreed_study
 
 
 def _check_common(record: StudyRecord, minimum: int) -> None:
@@ -193,11 +193,11 @@ def _check_common(record: StudyRecord, minimum: int) -> None:
         )
 
 
-def _check_secret(site: Site, record: StudyRecord, approved: Study) -> None:
+def _check_secret(site: Site, record: StudyRecord, study: Study) -> None:
     """Check that the columns that were drawn for the study were drawn with the present site secret."""
-    drawn = site.state.artifacts(record.digest, record.task.effective_digest).values()
-    if {Release.from_json(item.facts).secret_id for item in drawn} - {secret_id(site.site_secret)}:
-        raise approval.void(approved, "its columns were drawn with another site secret")
+    artifacts = site.state.artifacts(record.digest, record.task.effective_digest).values()
+    if {Release.from_json(item.facts).secret_id for item in artifacts} - {secret_id(site.site_secret)}:
+        raise approval.void(study, "its columns were drawn with another site secret")
 
 
 def ask_again(node: Node, record: StudyRecord, why: str) -> None:
@@ -233,20 +233,20 @@ class DatasetCache:
         self.rows: Rows | None = None
 
     def drop(self) -> None:
-        """Forget them."""
+        """Remove all data from the cache."""
         self._holding = self.rows = None
         self._is_sketched = False
 
     async def read(self, record: StudyRecord) -> LocalDataset:
-        """The data as they are; raises as `Site.read`."""
+        """Return the data as they are; raises as `Site.read`."""
         if self._holding is None:
             step = f"study '{record.study_id}': reading rows"
             meter = Meter(step, None, lambda told: _log.info("%s", told.text), every_seconds=10)
             self._holding = await self._node.heavily(lambda: self._node.site.read(record, meter.at))
         return self._holding
 
-    async def approved(self, record: StudyRecord, agreed: Agreed) -> LocalDataset:
-        """The data, if they are those that were approved.
+    async def read_approved(self, record: StudyRecord, agreed_study: Agreed) -> LocalDataset:
+        """Return the data, if they are those that were approved.
 
         The new approval stays here. What others have of the old one are the declarations, which the new one repeats
         (`approval.stands`); the seals of the data, which differ, only this site can compare. A list of people that was sent stays
@@ -265,7 +265,7 @@ class DatasetCache:
             site = self._node.site
             approval.check_rows(site.config.policy, record.study_id, holding.n_rows)
             try:
-                site.voting.check_data(record, agreed.approval, agreed.study, holding)
+                site.voting.check_data(record, agreed_study.approval, agreed_study.study, holding)
                 if not self._is_sketched:
                     site.sketches.take(holding.tables, for_study=True)
                     self._is_sketched = True
@@ -274,7 +274,7 @@ class DatasetCache:
                     raise
                 ask_again(self._node, record, changed.message)
                 raise AskedAgainError from None
-            check_own_size(holding.n_records, agreed.minimum(site))
+            check_own_size(holding.n_records, agreed_study.minimum(site))
 
         await self._node.heavily(check)
         return holding
@@ -298,7 +298,7 @@ class StudyContext:
 
     @property
     def me(self) -> str:
-        """This party's name."""
+        """The name of this party."""
         return self.node.me
 
     @property
@@ -308,7 +308,7 @@ class StudyContext:
 
     @property
     def study(self) -> Study:
-        """The effective study."""
+        """The effective study of the context."""
         return self.agreed.effective
 
     @property
@@ -318,12 +318,12 @@ class StudyContext:
 
     @property
     def mode(self) -> str:
-        """Of linkage."""
+        """The kind of linkage."""
         return self.study.linkage.mode
 
     @property
     def minimum(self) -> int:
-        """Fewest common people."""
+        """The fewest common people."""
         return self.agreed.minimum(self.node.site)
 
     @property
@@ -333,9 +333,9 @@ class StudyContext:
             raise ValueError("the common list is not known yet")
         return self.record.n_common, self.record.common_sha256
 
-    async def approved(self) -> LocalDataset:
-        """The data, if they are those that were approved; raises as `DatasetCache.approved`."""
-        return await self.data.approved(self.record, self.agreed)
+    async def read_approved(self) -> LocalDataset:
+        """Return the data, if they are those that were approved; raises as `DatasetCache.read_approved`."""
+        return await self.data.read_approved(self.record, self.agreed)
 
     async def randomize(self, holding: LocalDataset, rows: Rows, units: Collection[int]) -> None:
         """Put own units into the spool; raises as `fill_spool`."""
@@ -347,7 +347,7 @@ class StudyContext:
         )
 
     def common_statement(self, party: str, n_common: int, common_sha256: bytes) -> bytes:
-        """The body with which `party` signs the common list."""
+        """Return the body with which `party` signs the common list."""
         return common_body(
             mode=self.mode, study=self.digest, party=party, n_common=n_common, common_sha256=common_sha256
         )
@@ -355,7 +355,7 @@ class StudyContext:
     def commitment(
         self, n_common: int, common_sha256: bytes, nodes: Sequence[bytes] | None = None
     ) -> common_pb2.Commitment:
-        """This party's signed commitment to the common list, or to the order of its rows.
+        """Return this party's signed commitment to the common list, or to the order of its rows.
 
         Args:
             n_common: people in it.
@@ -366,12 +366,12 @@ class StudyContext:
         return common_pb2.Commitment(statement=statement, nodes=nodes, n_records=0 if nodes is None else n_common)
 
     def row_order(self, holding: LocalDataset) -> common_pb2.Commitment:
-        """This party's commitment to the order of its table's rows."""
+        """Return this party's commitment to the order of its table's rows."""
         tree = holding.row_order
         return self.commitment(tree.n_records, tree.root, tree.nodes)
 
     def blinded_step(self, owner: int, hop: int, data: bytes) -> peer_pb2.BlindedStep:
-        """What this party signs of the list of `owner` as it blinded it at its `hop`: size, SHA-256 and statement."""
+        """Return what this party signs of the list of `owner` as it blinded it at its `hop`: size, SHA-256 and statement."""
         size, sha256 = len(data), hashlib.sha256(data).digest()
         body = blinded_body(
             study=self.digest, owner=self.study.parties[owner], hop=hop, party=self.me, size=size, sha256=sha256
@@ -379,7 +379,7 @@ class StudyContext:
         return peer_pb2.BlindedStep(size=size, sha256=sha256, statement=self.node.signing_key.sign(body))
 
     def wrong_list(self, owner: int, hop: int, problem: str) -> PeerFault:
-        """A fault of the blinded list of `owner`, naming the party that sent it."""
+        """Return a fault of the blinded list of `owner`, naming the party that sent it."""
         parties = self.study.parties
         return PeerFault(
             "MESSAGE_INVALID",
@@ -423,7 +423,7 @@ class StudyContext:
         has_room = not policy.minimum_difference or sets.has_room(people, policy.max_common_sets)
         refuses = policy.on_small_difference == "refuse"
         if similar and (not is_known or refuses):
-            others = ", ".join(" with ".join(map(_named, item.digests, item.study_ids)) for item in similar)
+            others = ", ".join(" with ".join(map(_quote_names, item.digests, item.study_ids)) for item in similar)
             what = "are left of" if any(len(item.digests) > 1 for item in similar) else "are in only one of"
             text = f"fewer than {policy.minimum_difference} people {what} this study and {others}"
             hint = "releases about nearly the same people tell their difference; see policy.minimum_difference"
@@ -453,5 +453,5 @@ class StudyContext:
         node.site.audit.record(event, node.clock())
 
 
-def _named(digest: bytes, study_id: str) -> str:
+def _quote_names(digest: bytes, study_id: str) -> str:
     return f"{study_id} ({digest.hex()[:12]})"

@@ -36,7 +36,7 @@ _HINT: Final = "the party's own people see the details: verticil party status"
 
 
 def outward(error: VerticilError) -> VerticilError:
-    """The error as it may leave the site.
+    """Return the error as it may leave the site.
 
     >>> from verticil.shared.core.errors import DataFault
     >>> outward(DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'pay' (hint: 'salary' for 'pay'?)")).message
@@ -52,7 +52,7 @@ _MOST_TOLD: Final = 20
 
 
 def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_pb2.Objections | None:
-    """What the policy says of a study that nobody has decided, as others may read it; blocks.
+    """Return the policy's objections to a study that nobody has decided, as others may read them; blocks.
 
     Args:
         site: this party.
@@ -63,18 +63,21 @@ def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_
         None: it cannot be said without the table, or its machine; then nothing is sent.
     """
     try:
-        found = objections(site.voting, record, at)
+        policy_objections = objections(site.voting, record, at)
     except DataFault:
         return None
     except VerticilError as error:
         return common_pb2.Objections(items=[to_detail(outward(error))])
-    items = [common_pb2.ErrorDetail(code=item.code, message=item.told or item.message) for item in found[:_MOST_TOLD]]
-    if len(found) > _MOST_TOLD:
-        more = f"and {len(found) - _MOST_TOLD} more"
-        items.append(common_pb2.ErrorDetail(code=found[_MOST_TOLD].code, message=more))
+    items = [
+        common_pb2.ErrorDetail(code=item.code, message=item.told or item.message)
+        for item in policy_objections[:_MOST_TOLD]
+    ]
+    if len(policy_objections) > _MOST_TOLD:
+        more = f"and {len(policy_objections) - _MOST_TOLD} more"
+        items.append(common_pb2.ErrorDetail(code=policy_objections[_MOST_TOLD].code, message=more))
     return common_pb2.Objections(items=items)
 
 
-def words_of(told: common_pb2.Objections) -> str:
-    """What another party's policy says, for people here; empty: nothing against the study."""
-    return "; ".join(shown(f"{item.code}: {item.message}", 200) for item in told.items[: _MOST_TOLD + 1])
+def words_of(message: common_pb2.Objections) -> str:
+    """Return another party's objections, for people here; empty: nothing against the study."""
+    return "; ".join(shown(f"{item.code}: {item.message}", 200) for item in message.items[: _MOST_TOLD + 1])

@@ -69,13 +69,13 @@ class Meaning(Enum):
     UNTOLD = "the study had failed here, and the other side does not want to hear of it"
 
 
-def meaning_of(error: VerticilError, *, waited_out: Set[str], failed: bool) -> Meaning:
+def meaning_of(error: VerticilError, *, waited_out: Set[str], has_failed: bool) -> Meaning:
     """Decide what an error means, in every protocol.
 
     Args:
         error: with which a step ended.
         waited_out: see `StudyRun`.
-        failed: the study has failed here before.
+        has_failed: the study has failed here before.
     """
     if ends_the_daemon(error) and error.code != "CONFIG_INVALID":  # one study's declaration stops no other
         return Meaning.ENDS_THE_DAEMON
@@ -83,7 +83,7 @@ def meaning_of(error: VerticilError, *, waited_out: Set[str], failed: bool) -> M
         return Meaning.OTHERS_TURN
     if is_waited_out(error, waited_out):
         return Meaning.TRIED_AGAIN
-    return Meaning.UNTOLD if failed else Meaning.FAILS
+    return Meaning.UNTOLD if has_failed else Meaning.FAILS
 
 
 class Transfer:
@@ -161,7 +161,7 @@ class StudyRun(ABC):
     # ---- what a protocol writes
 
     @abstractmethod
-    def planned(self) -> tuple[StudyRecord, Plan]:
+    def plan(self) -> tuple[StudyRecord, Plan]:
         """Return what is remembered of the study and the step that follows from it. Blocks."""
 
     @abstractmethod
@@ -210,15 +210,15 @@ class StudyRun(ABC):
         Raises:
             VerticilError: of this party; what is a peer's fault has been recorded and is sent.
         """
-        record, found = await asyncio.to_thread(self._plan)
+        record, next_plan = await asyncio.to_thread(self._plan)
         self._waiting = None
-        if found.step.value == REST:
+        if next_plan.step.value == REST:
             return await self.rest(record)
-        if only is not None and found.step not in only:
+        if only is not None and next_plan.step not in only:
             return Outcome.WAITING
         try:
             try:
-                waiting = await self.act(found.step, record)
+                waiting = await self.act(next_plan.step, record)
             except WaitedForError as error:
                 waiting = str(error)
             if waiting is None:
@@ -235,14 +235,14 @@ class StudyRun(ABC):
         except PeerFailedError as failed:
             await self._fail(failed.error)
         else:
-            return await self._wait(record, found.step, waiting)
+            return await self._wait(record, next_plan.step, waiting)
         return Outcome.DONE
 
     def _plan(self) -> tuple[StudyRecord, Plan]:
-        record, found = self.planned()
-        if found.step is not self._waiting:  # else who is waited for is shown on
-            self.site.state.show(self.digest, found.stage, at=self.node.clock())
-        return record, found
+        record, next_plan = self.plan()
+        if next_plan.step is not self._waiting:  # else who is waited for is shown on
+            self.site.state.show(self.digest, next_plan.stage, at=self.node.clock())
+        return record, next_plan
 
     async def _wait(self, record: StudyRecord, step: StrEnum, waiting: str) -> Outcome:
         """Show who is waited for, unless the study's deadline has passed."""
@@ -303,7 +303,7 @@ class Engine(Generic[R]):
         self._wake: dict[bytes, asyncio.Event] = {}
 
     def knows(self, digest: bytes) -> bool:
-        """Whether the study has, or had, a task since `forget`."""
+        """Return whether the study has, or had, a task since `forget`."""
         return digest in self._wake
 
     def wake(
@@ -323,7 +323,7 @@ class Engine(Generic[R]):
         """
         if digest not in self._wake:
             self._wake[digest] = asyncio.Event()
-            group.create_task(caught(self._carry_out(digest, self._wake[digest], ready), failure))
+            group.create_task(keep_failure(self._carry_out(digest, self._wake[digest], ready), failure))
         self._wake[digest].set()
 
     def wake_all(self) -> None:
@@ -338,7 +338,7 @@ class Engine(Generic[R]):
     async def stop_transfers(self) -> None:
         """Break off what is under way of studies that were revoked or denied."""
         with contextlib.suppress(VerticilError):  # looked at again when the step is planned
-            for digest in await asyncio.to_thread(self._node.site.revocations.stopped):
+            for digest in await asyncio.to_thread(self._node.site.revocations.list_stopped):
                 if digest in self._runs:
                     self._runs[digest].transfer.stop()
 
@@ -380,7 +380,7 @@ class Engine(Generic[R]):
         """Decide what an error of this party means for a study. Returns whether the step is tried again after a while."""
         state = self._node.site.state
         record = await asyncio.to_thread(state.study, run.digest)
-        match meaning_of(error, waited_out=run.waited_out, failed=record.failure is not None):
+        match meaning_of(error, waited_out=run.waited_out, has_failed=record.failure is not None):
             case Meaning.ENDS_THE_DAEMON:
                 raise error
             case Meaning.OTHERS_TURN:
@@ -416,7 +416,7 @@ class _GroupOverError(Exception):
     """Ends the other tasks of a group; the error itself is kept beside it."""
 
 
-async def caught(work: Awaitable[None], failure: list[VerticilError]) -> None:
+async def keep_failure(work: Awaitable[None], failure: list[VerticilError]) -> None:
     """Do the work; an error of ours is kept in `failure`, and ends the other tasks of the group."""
     try:
         await work

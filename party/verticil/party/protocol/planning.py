@@ -34,7 +34,7 @@ class Plan:
 
 
 def awaiting_approval(n_votes: int) -> str:
-    """The stage of a study that this party's people have not approved.
+    """Return the stage of a study that this party's people have not approved.
 
     >>> awaiting_approval(0), awaiting_approval(1)
     ('waiting for approval', 'waiting for approval (1 so far)')

@@ -27,7 +27,7 @@ from verticil.party.audit.log import Event, What
 from verticil.party.dataset import perturb, subsets
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset, unit_codes
-from verticil.party.policy.ledger_rows import audited
+from verticil.party.policy.ledger_rows import make_audit_fields
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.statistics import charge_published
@@ -86,7 +86,7 @@ def fill_spool(
     releases = {index: release for index, release in every.items() if index in units}
     # All of them, before any is drawn.
     assessments = site.ledger.assess(list(releases.values()), site.config.policy, study_digest=record.digest)
-    made: list[Artifact] = []
+    artifacts: list[Artifact] = []
     there = site.state.artifacts(record.digest, record.task.effective_digest)
     channels = [effective.units[index].transition for index in releases if index not in there]
     spool.ensure_room(
@@ -98,7 +98,7 @@ def fill_spool(
     for (index, release), assessment in zip(releases.items(), assessments, strict=True):
         if index in there:
             continue
-        pieces = _packed(
+        pieces = _pack_codes(
             site, effective, holding, rows, index=index, release=release, version_tag=assessment.version_tag
         )
         channel = effective.units[index].transition
@@ -110,15 +110,15 @@ def fill_spool(
             facts=release.to_json(),
             version_tag=assessment.version_tag,
         )
-        said = unit_event(What.RANDOMIZED, record, item, charged=assessment.charge.epsilon)
+        event = unit_event(What.RANDOMIZED, record, item, charge=assessment.charge.epsilon)
         if opens_tables(effective):  # who knows all other rows could try one person's values against a digest
-            said = replace(said, sha256=b"")
-        site.audit.record(said, at)
-        made.append(item)
-    site.state.store_artifacts(record.digest, made)
+            event = replace(event, sha256=b"")
+        site.audit.record(event, at)
+        artifacts.append(item)
+    site.state.store_artifacts(record.digest, artifacts)
 
 
-def _packed(
+def _pack_codes(
     site: Site,
     effective: Study,
     holding: LocalDataset,
@@ -145,7 +145,7 @@ def randomize(
     version_tag: bytes,
     site_secret: bytes,
 ) -> Codes:
-    """The released codes of one unit in the common order.
+    """Return the released codes of one unit in the common order.
 
     Args:
         holding: this party's people.
@@ -160,14 +160,14 @@ def randomize(
         (len(rows) * codes per record,), uint8 or uint16; see `perturb.perturb` and, for subset selection, `subsets.select`.
     """
     channel = study.units[index].transition
-    n, done = len(rows) * channel.codes_per_record, 0
-    released: Codes = np.empty(n, np.uint8) if channel.n_states <= 256 else np.empty(n, np.uint16)
+    n, n_done = len(rows) * channel.codes_per_record, 0
+    codes_out: Codes = np.empty(n, np.uint8) if channel.n_states <= 256 else np.empty(n, np.uint16)
     for part in randomized(
         holding, rows, study, index, release=release, version_tag=version_tag, site_secret=site_secret
     ):
-        released[done : done + part.size] = part
-        done += part.size
-    return released
+        codes_out[n_done : n_done + part.size] = part
+        n_done += part.size
+    return codes_out
 
 
 def randomized(
@@ -180,7 +180,7 @@ def randomized(
     version_tag: bytes,
     site_secret: bytes,
 ) -> Iterator[Codes]:
-    """What `randomize` gives, of `_AT_ONCE` records after the other: of the others nothing is in memory."""
+    """Yield what `randomize` gives, `_AT_ONCE` records after the other; only those are in memory."""
     unit = study.units[index]
     key = perturb.unit_key(
         site_secret,
@@ -192,7 +192,7 @@ def randomized(
     )
     channel = unit.transition
 
-    def drawn(some: NDArray[np.int64]) -> Codes:
+    def randomize_part(some: NDArray[np.int64]) -> Codes:
         codes = unit_codes(study, index, {name: taken(holding.codes[name], some) for name in unit.variables})
         if isinstance(channel, Subset):
             return subsets.select(key, taken(holding.tags, some), codes, channel)
@@ -201,7 +201,7 @@ def randomized(
         return draw(key, taken(holding.tags, some), codes, channel)
 
     for start in range(0, len(rows), _AT_ONCE):
-        yield drawn(rows[start : start + _AT_ONCE])
+        yield randomize_part(rows[start : start + _AT_ONCE])
 
 
 def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, Release]) -> None:
@@ -213,10 +213,10 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         effective: the effective study.
         releases: of own units.
     """
-    sent = protocol_of(effective).readable(effective)
+    sent_units = protocol_of(effective).readable(effective)
     site.ledger.reserve(
         record.digest,
-        {index: release for index, release in releases.items() if index in sent},
+        {index: release for index, release in releases.items() if index in sent_units},
         site.config.policy,
         shared=statistics_of(effective, site.config.name, accounts_of(releases, site.ledger.account)),
     )
@@ -236,11 +236,11 @@ def refill_spool(
     for index, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         if spool.holds(item.sha256):
             continue
-        pieces = _packed(
+        pieces = _pack_codes(
             site, effective, holding, rows, index=index, release=releases[index], version_tag=item.version_tag
         )
         try:
-            spool.put(pieces, expected=item.sha256)
+            spool.put(pieces, sha256=item.sha256)
         except OtherBytesError:
             raise Refusal(
                 "DATA_CHANGED", f"study '{effective.id}': unit {index} cannot be made again as it was sent"
@@ -256,19 +256,24 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
     """
     with site.database.transaction():
         # A decision comes before this row, and is found, or after it, and stops what follows.
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise StoppedError
         _enter(site, record, item, recipient, at)
 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    release, again = Release.from_json(item.facts), site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
+    release, again = (
+        Release.from_json(item.facts),
+        site.ledger.has_sent(record.digest, item.unit, recipient, item.sha256),
+    )
     effective = record.task.decided
     if not site.ledger.columns_sent(record.digest):  # before the first row all of it is kept, or nothing leaves
-        spooled = site.state.artifacts(record.digest, record.task.effective_digest)
-        reserve(site, record, effective, {unit: Release.from_json(held.facts) for unit, held in spooled.items()})
+        artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
+        reserve(
+            site, record, effective, {unit: Release.from_json(artifact.facts) for unit, artifact in artifacts.items()}
+        )
     charge_published(site, effective, record.digest, at)
-    charged = site.ledger.record(
+    charge = site.ledger.record(
         release,
         version_tag=item.version_tag,
         policy=site.config.policy,
@@ -280,13 +285,13 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         size=item.size,
         at=at,
     )
-    said = unit_event(What.SEND, record, item, charged=charged.epsilon, recipient=recipient)
-    if again and not charged:
-        site.audit.again(said, at)
+    event = unit_event(What.SEND, record, item, charge=charge.epsilon, recipient=recipient)
+    if again and not charge:
+        site.audit.again(event, at)
     else:
-        entered = replace(release, event=site.ledger.last_event())
-        told = audited(entered, unit=item.unit, version_tag=item.version_tag, charged=charged)
-        site.audit.record(replace(said, ledger=told), at)
+        numbered_release = replace(release, event=site.ledger.last_event())
+        audit_fields = make_audit_fields(numbered_release, unit=item.unit, version_tag=item.version_tag, charge=charge)
+        site.audit.record(replace(event, ledger=audit_fields), at)
 
 
 def unit_event(
@@ -294,11 +299,11 @@ def unit_event(
     record: StudyRecord,
     item: Artifact,
     *,
-    charged: float | None = None,
+    charge: float | None = None,
     recipient: str = "",
     peer_event: bytes = b"",
 ) -> Event:
-    """What the audit log says of a randomized unit."""
+    """Return the audit log's event of a randomized unit."""
     release = Release.from_json(item.facts)
     return Event(
         what=what,
@@ -307,7 +312,7 @@ def unit_event(
         study_id=record.study_id,
         columns=release.variables,
         epsilon=release.epsilon,
-        charged=charged,
+        charged=charge,
         size=item.size,
         sha256=item.sha256,
         recipient=recipient,
@@ -337,32 +342,32 @@ class Spool:
                 leftover.unlink()
 
     def path(self, sha256: bytes) -> Path:
-        """Where the bytes with this digest are, if they are."""
+        """Return the path for the bytes with this digest; the file may be absent."""
         return self.directory / sha256.hex()
 
-    def ensure_room(self, needed: int) -> None:
+    def ensure_room(self, n_bytes: int) -> None:
         """Refuse up front what would not fit, before anything is drawn for it.
 
         Raises:
             DataFault: DISK_FULL, with the numbers.
         """
         free = shutil.disk_usage(self.directory).free
-        if free - needed < _RESERVE:
+        if free - n_bytes < _RESERVE:
             raise DataFault(
                 "DISK_FULL",
-                f"{self.directory}: {needed} bytes are to be sent, the disk has {max(free - _RESERVE, 0)} above the"
+                f"{self.directory}: {n_bytes} bytes are to be sent, the disk has {max(free - _RESERVE, 0)} above the"
                 f" reserve of {_RESERVE}",
                 hint="make room there; a running daemon then goes on by itself",
             )
 
-    def put(self, pieces: Iterable[bytes], *, expected: bytes | None = None) -> bytes:
+    def put(self, pieces: Iterable[bytes], *, sha256: bytes | None = None) -> bytes:
         """Store bytes; when it returns they are on the disk. Storing the same bytes twice is storing them once.
 
         One at a time: who puts holds `Node.heavy`.
 
         Args:
             pieces: of them.
-            expected: their SHA-256, where it is known.
+            sha256: their SHA-256, where it is known.
 
         Returns:
             Their SHA-256.
@@ -378,17 +383,17 @@ class Spool:
                 digest.update(piece)
                 yield piece
 
-        def named() -> Path:
-            if expected is not None and digest.digest() != expected:
+        def store_under_digest() -> Path:
+            if sha256 is not None and digest.digest() != sha256:
                 raise OtherBytesError
             return self.path(digest.digest())
 
         with disk_faults(self.directory):
-            replace_file(named, read(), part=self.directory / f"new{_PART}")
+            replace_file(store_under_digest, read(), part=self.directory / f"new{_PART}")
         return digest.digest()
 
     def holds(self, sha256: bytes) -> bool:
-        """Whether the bytes with this digest are there and unharmed (they are read)."""
+        """Return whether the bytes with this digest are there and unharmed (they are read)."""
         try:
             with self.path(sha256).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").digest() == sha256

@@ -47,7 +47,7 @@ TOWARDS_THE_MINER: Final = TRIED_AGAIN | OTHERS_MEND
 
 
 def ends_the_daemon(error: VerticilError) -> bool:
-    """Whether only a person at this machine can mend it. What another node says never does, whatever code it chooses.
+    """Return whether only a person at this machine can mend the error. An error of another node never ends the daemon.
 
     >>> from verticil.shared.core.errors import DataFault
     >>> own = DataFault("STATE_CORRUPT", "party.sqlite")
@@ -61,7 +61,7 @@ def ends_the_daemon(error: VerticilError) -> bool:
 
 
 def is_waited_out(error: VerticilError, codes: Set[str] = TOWARDS_THE_MINER) -> bool:
-    """Whether a step is tried again. With anything else the study has failed at this party.
+    """Return whether a step is tried again. With anything else the study has failed at this party.
 
     A miner that sends a code which only this machine could mean says nothing of the study: that is waited out, too.
 
@@ -97,13 +97,13 @@ class Backoff:
         self._attempts = 0
 
     def next_seconds(self) -> float:
-        """How long to wait before the next attempt: uniform in [0, min(longest, first * growth^attempts)]."""
+        """Return the seconds to wait before the next attempt: uniform in [0, min(longest, first * growth^attempts)]."""
         longest = min(self._longest, self._first * self._growth ** min(self._attempts, 64))
         self._attempts += 1
         return self._uniform() * longest
 
     def reset(self) -> None:
-        """It worked."""
+        """Reset the pause after a success."""
         self._attempts = 0
 
 
@@ -114,7 +114,7 @@ WAIT_GROWTH: Final = 1.3
 
 
 def between_looks() -> Backoff:
-    """The waits between looks at a study that waits for peers, or at a peer that has not answered."""
+    """Return the waits between looks at a study that waits for peers, or at a peer that has not answered."""
     return Backoff(first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS)
 
 

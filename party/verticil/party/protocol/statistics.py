@@ -15,7 +15,7 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins
 from verticil.party.policy.ledger_recovery import NO_DATA
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared.privacy.accounts import OTHERS
@@ -29,7 +29,7 @@ EVERYONE: Final = "everyone"
 def statistics_of_each(
     site: Site, study: Study, event: PrivacyEvent, *, basis: bytes, noise: bytes, fingerprint: bytes
 ) -> list[Release]:
-    """The same for a party that may have no data any more: `fingerprint` names them."""
+    """Return the same for a party that may have no data any more: `fingerprint` names them."""
     places = origins(site.config, study)
     releases: list[Release] = []
     for dataset in dict.fromkeys(place.account for place in places.values()):
@@ -49,8 +49,9 @@ def statistics_of_each(
     return releases
 
 
-def published(site: Site, study: Study, study_digest: bytes) -> list[Release]:
-    """What everybody is told of columns that the miner alone reads, and the ledger does not know yet; by data set.
+def list_published(site: Site, study: Study, study_digest: bytes) -> list[Release]:
+    """Return the releases of columns that the miner alone reads, published to everybody and not in the ledger yet; by data
+    set.
 
     Args:
         site: this party.
@@ -60,20 +61,20 @@ def published(site: Site, study: Study, study_digest: bytes) -> list[Release]:
     Raises:
         Misuse, DataFault: party.toml does not say any more where the columns come from.
     """
-    found: list[Release] = []
+    releases: list[Release] = []
     for event in (item.event for item in planned(study, site.config.name) if item.event.reader == OTHERS):
         if not site.ledger.has_statistics(study_digest, event):
             noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
-            found += statistics_of_each(site, study, event, basis=study_digest, noise=noise, fingerprint=NO_DATA)
-    return found
+            releases += statistics_of_each(site, study, event, basis=study_digest, noise=noise, fingerprint=NO_DATA)
+    return releases
 
 
 def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datetime) -> None:
-    """Charge `published`, with a line of the audit log for each row; in the caller's transaction.
+    """Charge `list_published`, with a line of the audit log for each row; in the caller's transaction.
 
-    Raises as `published`, `Ledger.record_shared` and `AuditLog.record`.
+    Raises as `list_published`, `Ledger.record_shared` and `AuditLog.record`.
     """
-    for release in published(site, study, study_digest):
+    for release in list_published(site, study, study_digest):
         send: Send = {
             "study_digest": study_digest,
             "study_id": study.id,
@@ -82,7 +83,7 @@ def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datet
             "size": 0,
             "at": at,
         }
-        charged = site.ledger.record_shared(release, policy=site.config.policy, **send)
-        row = audited(release, unit=None, charged=charged)
-        told = line_of(What.SHARED, release, charged, row, detail="noisy tables of the miner", **send)
-        site.audit.record(told, at)
+        charge = site.ledger.record_shared(release, policy=site.config.policy, **send)
+        row = make_audit_fields(release, unit=None, charge=charge)
+        line = line_of(What.SHARED, release, charge, row, detail="noisy tables of the miner", **send)
+        site.audit.record(line, at)

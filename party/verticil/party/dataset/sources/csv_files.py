@@ -38,7 +38,7 @@ DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a 
 
 
 def csv_names(rule: DatasetRule) -> tuple[str, ...]:
-    """The names in the first row of one CSV file; raises as `header`."""
+    """Return the names in the first row of one CSV file; raises as `header`."""
     names = _csv_header(rule, rule.delimiter)
     if not names:
         raise DataFault("DATA_EMPTY", f"{rule.name}: no row, expected a header and one row for each person")
@@ -61,82 +61,83 @@ def _first_rows(rule: DatasetRule, delimiter: str, n_rows: int) -> list[list[str
         return list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), n_rows))
 
 
-def check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
-    """Refuse a file whose header has some of the `wanted` columns only if another delimiter separates them.
+def check_delimiter(rule: DatasetRule, column_names: Sequence[str]) -> None:
+    """Refuse a file whose header has some of the `column_names` columns only if another delimiter separates them.
 
     Raises:
         DataFault: DATA_UNREADABLE.
     """
-    for delimiter, spoken in DELIMITERS.items():
-        found = len(set(wanted) & set(_csv_header(rule, delimiter)))
-        if found and delimiter != rule.delimiter:
-            written = '"\\t"' if delimiter == "\t" else f'"{delimiter}"'
-            got = DELIMITERS.get(rule.delimiter, f"'{rule.delimiter}'")
+    for delimiter, delimiter_name in DELIMITERS.items():
+        n_present = len(set(column_names) & set(_csv_header(rule, delimiter)))
+        if n_present and delimiter != rule.delimiter:
+            toml_value = '"\\t"' if delimiter == "\t" else f'"{delimiter}"'
+            own_name = DELIMITERS.get(rule.delimiter, f"'{rule.delimiter}'")
             raise unreadable(
                 rule,
-                f"wrong delimiter: with {got} none of {len(set(wanted))} expected columns is found, with {spoken} {found}",
-                hint=f"set delimiter = {written} in [dataset.NAME] of party.toml, or write the table with {got}",
+                f"wrong delimiter: with {own_name} none of {len(set(column_names))} expected columns is found, "
+                f"with {delimiter_name} {n_present}",
+                hint=f"set delimiter = {toml_value} in [dataset.NAME] of party.toml, or write the table with {own_name}",
             )
 
 
-def csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    """The rows of one CSV file; raises as `read_parts`."""
-    held, ragged = list[pa.RecordBatch](), list[int]()
-    for rows, left_out in _csv_batches(rule, wanted):
+def csv_parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TablePart]:
+    """Yield the rows of one CSV file; raises as `read_parts`."""
+    batches, ragged_rows = list[pa.RecordBatch](), list[int]()
+    for rows, left_out in _csv_batches(rule, column_names):
         for batch in rows:
             if any(first_long(column, byte_lengths(column)) is not None for column in batch.columns):
-                raise _why_unreadable(rule, wanted)
-        held += rows
-        ragged += left_out
-        if sum(map(len, held)) >= _LEAST_ROWS:
-            yield _csv_part(wanted, held, ragged)
-            held, ragged = [], []
-    if held or ragged:
-        yield _csv_part(wanted, held, ragged)
+                raise _why_unreadable(rule, column_names)
+        batches += rows
+        ragged_rows += left_out
+        if sum(map(len, batches)) >= _LEAST_ROWS:
+            yield _csv_part(column_names, batches, ragged_rows)
+            batches, ragged_rows = [], []
+    if batches or ragged_rows:
+        yield _csv_part(column_names, batches, ragged_rows)
 
 
-def _csv_part(wanted: Sequence[str], held: Sequence[pa.RecordBatch], ragged: Sequence[int]) -> TablePart:
+def _csv_part(column_names: Sequence[str], batches: Sequence[pa.RecordBatch], ragged_rows: Sequence[int]) -> TablePart:
     """Rows that were read one behind the other, and the numbers of those that were left out among them."""
-    columns: list[pa.Array] = held[0].columns if held else []
-    if len(held) > 1:
-        columns = [one.combine_chunks() for one in pa.Table.from_batches(held).unify_dictionaries().columns]
+    columns: list[pa.Array] = batches[0].columns if batches else []
+    if len(batches) > 1:
+        columns = [one.combine_chunks() for one in pa.Table.from_batches(batches).unify_dictionaries().columns]
     return TablePart(
-        n_rows=sum(map(len, held)),
-        columns=dict(zip(wanted, map(text_column, columns), strict=bool(held))),
-        n_ragged=len(ragged),
-        first_ragged=ragged[0] if ragged else None,
+        n_rows=sum(map(len, batches)),
+        columns=dict(zip(column_names, map(text_column, columns), strict=bool(batches))),
+        n_ragged=len(ragged_rows),
+        first_ragged=ragged_rows[0] if ragged_rows else None,
     )
 
 
-def _csv_batches(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[tuple[list[pa.RecordBatch], list[int]]]:
+def _csv_batches(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[tuple[list[pa.RecordBatch], list[int]]]:
     """Rows of a block, none at the end, and the numbers of rows that were left out meanwhile; raises as `read_parts`."""
     if len(attempt(lambda: _first_rows(rule, rule.delimiter, 2), csv.Error, OSError, UnicodeError) or "??") < 2:
         return  # the reader takes a header without a line end for a damaged file
     errors = (pa.ArrowException, ValueError, OSError)
-    n_rows = told = 0  # that were handed out; the last row of them that was left out
+    n_rows = last_ragged = 0  # that were handed out; the last row of them that was left out
     for block_bytes in (_BLOCK_BYTES, _LONGEST_ROW):
-        ragged: list[int] = []
-        reader = attempt(partial(_csv_reader, rule, wanted, block_bytes, told, ragged), *errors)
+        ragged_rows: list[int] = []
+        reader = attempt(partial(_csv_reader, rule, column_names, block_bytes, last_ragged, ragged_rows), *errors)
         again = n_rows
-        while reader is not None and (found := attempt(partial(next_of, reader), *errors)) is not None:
-            rows = [part[again:] for part in found]
-            again = max(0, again - sum(map(len, found)))
-            n_rows, told = n_rows + sum(map(len, rows)), max([told, *ragged])
-            yield rows, [*ragged]
-            ragged.clear()
-            if not found:
+        while reader is not None and (batches := attempt(partial(next_of, reader), *errors)) is not None:
+            rows = [part[again:] for part in batches]
+            again = max(0, again - sum(map(len, batches)))
+            n_rows, last_ragged = n_rows + sum(map(len, rows)), max([last_ragged, *ragged_rows])
+            yield rows, [*ragged_rows]
+            ragged_rows.clear()
+            if not batches:
                 return
-    raise _why_unreadable(rule, wanted)
+    raise _why_unreadable(rule, column_names)
 
 
 def _csv_reader(
-    rule: DatasetRule, wanted: Sequence[str], block_bytes: int, told: int, ragged: list[int]
+    rule: DatasetRule, column_names: Sequence[str], block_bytes: int, last_ragged: int, ragged_rows: list[int]
 ) -> arrow_csv.CSVStreamingReader:
-    """Reads a file in blocks of so many bytes; numbers of rows behind `told` that are left out are added to `ragged`."""
+    """Read a file in blocks of so many bytes; add to `ragged_rows` the rows behind `last_ragged` that are left out."""
 
     def leave_out(row: arrow_csv.InvalidRow) -> str:
-        if row.number > told:
-            ragged.append(row.number)
+        if row.number > last_ragged:
+            ragged_rows.append(row.number)
         return "skip"
 
     return arrow_csv.open_csv(
@@ -147,8 +148,8 @@ def _csv_reader(
             delimiter=rule.delimiter, newlines_in_values=True, invalid_row_handler=leave_out
         ),
         convert_options=arrow_csv.ConvertOptions(
-            include_columns=wanted,
-            column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+            include_columns=column_names,
+            column_types=dict.fromkeys(column_names, pa.dictionary(pa.int32(), pa.string())),
             null_values=[],
             strings_can_be_null=False,
             check_utf8=False,
@@ -156,7 +157,7 @@ def _csv_reader(
     )
 
 
-def _why_unreadable(rule: DatasetRule, wanted: Sequence[str]) -> DataFault:
+def _why_unreadable(rule: DatasetRule, column_names: Sequence[str]) -> DataFault:
     position = undecodable(rule)
     if position is not None:
         return unreadable(
@@ -164,7 +165,7 @@ def _why_unreadable(rule: DatasetRule, wanted: Sequence[str]) -> DataFault:
             f"not {rule.encoding} at byte {position}",
             hint='set encoding in [dataset.NAME], for instance "latin-1" or "cp1252", or convert the file',
         )
-    if (place := _long_value(rule, wanted)) is not None:
+    if (place := _long_value(rule, column_names)) is not None:
         return value_too_long(rule, *place)
     return unreadable(
         rule,
@@ -173,7 +174,7 @@ def _why_unreadable(rule: DatasetRule, wanted: Sequence[str]) -> DataFault:
     )
 
 
-def _long_value(rule: DatasetRule, wanted: Sequence[str]) -> tuple[str, int] | None:
+def _long_value(rule: DatasetRule, column_names: Sequence[str]) -> tuple[str, int] | None:
     """Return column and row of the first value above `VALUE_BYTES` in a CSV file, which is read a piece at a time."""
     names = csv_names(rule)
     marks = re.compile(f'[\r\n"{re.escape(rule.delimiter)}]')
@@ -186,7 +187,7 @@ def _long_value(rule: DatasetRule, wanted: Sequence[str]) -> tuple[str, int] | N
                 end = len(piece) if mark is None else mark.start()
                 size += len(piece[start:end].encode("utf-8", "surrogatepass"))
                 is_empty = is_empty and not size
-                if size > VALUE_BYTES and column < len(names) and names[column] in wanted:
+                if size > VALUE_BYTES and column < len(names) and names[column] in column_names:
                     return names[column], row
                 if mark is None:
                     break
@@ -206,7 +207,7 @@ def _long_value(rule: DatasetRule, wanted: Sequence[str]) -> tuple[str, int] | N
 def undecodable(rule: DatasetRule) -> int | None:
     """Position of the first byte that is not in the declared encoding."""
     decoder = codecs.getincrementaldecoder(rule.encoding)()
-    consumed = 0
+    n_consumed = 0
     try:
         with rule.path.open("rb") as file:
             while True:
@@ -215,9 +216,9 @@ def undecodable(rule: DatasetRule) -> int | None:
                 try:
                     decoder.decode(chunk, final=not chunk)
                 except UnicodeDecodeError as error:
-                    return consumed - pending + error.start
+                    return n_consumed - pending + error.start
                 if not chunk:
                     return None
-                consumed += len(chunk)
+                n_consumed += len(chunk)
     except OSError:
         return None

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.source_table import DatasetRule, TablePart, check_file, unreadable
-from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
+from verticil.party.dataset.sources.statement import NO_ROWS, quote_name, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
     first_that_applies,
-    gathered,
-    guarded,
+    merge_batches,
     no_such_table,
     not_understood,
     parts_of_batches,
+    translate_errors,
 )
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
@@ -42,15 +42,15 @@ _DIRECT: Final = (
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.sources.open_source.header`."""
+    """Return the names of the columns; raises as `verticil.party.dataset.sources.open_source.header`."""
     check_file(rule)
-    return next(guarded(_names(rule, cancel), _errors(), partial(_fault, rule, asked=True)))
+    return next(translate_errors(_names(rule, cancel), _errors(), partial(_fault, rule, before_rows=True)))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
+def parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    """Yield the rows; raises as `verticil.party.dataset.sources.open_source.read_parts`."""
     check_file(rule)
-    return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
+    return translate_errors(_parts(rule, column_names, cancel), _errors(), partial(_fault, rule))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -60,24 +60,24 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _names(rule: DatasetRule, cancel: Cancel) -> Iterator[tuple[str, ...]]:
-    """Of a query as it stands: DuckDB gives the second column of a name another one in a query around it."""
+    """Yield the names of a query's columns as it stands; in a query around it DuckDB renames the second column of a name."""
     with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
-        described = [name for name, _ in _described(rule, connection)]
-        yield tuple(connection.sql(rule.query).columns if rule.query else described)
+        column_names = [name for name, _ in _describe_columns(rule, connection)]
+        yield tuple(connection.sql(rule.query).columns if rule.query else column_names)
 
 
-def _described(rule: DatasetRule, connection: DuckDBPyConnection) -> list[tuple[str, str]]:
+def _describe_columns(rule: DatasetRule, connection: DuckDBPyConnection) -> list[tuple[str, str]]:
     """Name and type of each column."""
-    found = connection.sql(select(rule, None) + NO_ROWS)
-    return [(name, str(kind)) for name, kind in zip(found.columns, found.types, strict=True)]
+    relation = connection.sql(select(rule, None) + NO_ROWS)
+    return [(name, str(kind)) for name, kind in zip(relation.columns, relation.types, strict=True)]
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+def _parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
     with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
-        kinds = dict(_described(rule, connection))
-        columns = [_expression(quoted(name), kinds.get(name, "").partition("(")[0]) for name in wanted]
+        kinds = dict(_describe_columns(rule, connection))
+        columns = [_expression(quote_name(name), kinds.get(name, "").partition("(")[0]) for name in column_names]
         batches = connection.sql(select(rule, columns)).to_arrow_reader(_ROWS_AT_ONCE)
-        yield from parts_of_batches(rule, gathered(batches), wanted)
+        yield from parts_of_batches(rule, merge_batches(batches), column_names)
 
 
 def _expression(name: str, kind: str) -> str:
@@ -103,18 +103,20 @@ def _open(rule: DatasetRule) -> DuckDBPyConnection:
     return duckdb.connect(str(rule.path), read_only=True, config=settings)
 
 
-def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataFault:
-    """What an error means; `asked`: it came before any row was looked at, so it is one of the statement."""
+def _fault(rule: DatasetRule, error: Exception, *, before_rows: bool = False) -> DataFault:
+    """Return the fault that an error means; `before_rows`: it came before any row was looked at, so the statement is
+    wrong.
+    """
     import duckdb
 
-    said, damaged = str(error), "not a DuckDB file, damaged, or of another version of DuckDB"
+    message, damage = str(error), "not a DuckDB file, damaged, or of another version of DuckDB"
     cases = (
         (
-            "not a valid DuckDB database" in said or isinstance(error, duckdb.SerializationException),
-            unreadable(rule, damaged),
+            "not a valid DuckDB database" in message or isinstance(error, duckdb.SerializationException),
+            unreadable(rule, damage),
         ),
         (
-            "Could not set lock" in said,
+            "Could not set lock" in message,
             DataFault(
                 "DATA_INTERRUPTED",
                 f"{rule.name}: locked by a program that has it open to write",
@@ -122,14 +124,17 @@ def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataF
             ),
         ),
         (
-            "No space left" in said or isinstance(error, duckdb.OutOfMemoryException),
+            "No space left" in message or isinstance(error, duckdb.OutOfMemoryException),
             DataFault(
                 "DISK_FULL",
                 f"{rule.name}: no room for what the query sorts or joins beyond {MEMORY}",
                 hint=f"it is written into {rule.name}.tmp beside the file",
             ),
         ),
-        (asked and isinstance(error, duckdb.CatalogException) and "Table with name" in said, no_such_table(rule)),
-        (asked and isinstance(error, duckdb.ProgrammingError), not_understood(rule, "duckdb")),
+        (
+            before_rows and isinstance(error, duckdb.CatalogException) and "Table with name" in message,
+            no_such_table(rule),
+        ),
+        (before_rows and isinstance(error, duckdb.ProgrammingError), not_understood(rule, "duckdb")),
     )
     return first_that_applies(rule, cases)

@@ -32,7 +32,7 @@ from verticil.party.dataset.sources.source_table import (
     check_file,
     unreadable,
 )
-from verticil.party.dataset.sources.stream import ARROW_ERRORS, gathered, guarded, parts_of_batches
+from verticil.party.dataset.sources.stream import ARROW_ERRORS, merge_batches, parts_of_batches, translate_errors
 from verticil.shared.core.errors import DataFault, VerticilError
 from verticil.shared.documents.foreign_files.arrow_batches import LargeBatchError, check_batches
 from verticil.shared.documents.foreign_files.parquet_pages import (
@@ -49,42 +49,44 @@ _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def is_many(path: Path) -> bool:
-    """Whether a path means files rather than a file."""
+    """Return whether a path means several files."""
     return path.is_dir() or (not path.is_file() and any(sign in str(path) for sign in _PATTERN))
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:
-    """The names of the columns that all files have, in the order of the first; raises as `open_source.header`."""
-    found = [(*_names(replace(rule, path=file)), *_keys(rule, file)) for file in _files(rule)]
-    others = [set(names) for names in found[1:]]
-    return tuple(name for name in found[0] if all(name in names for names in others))
+    """Return the names of the columns that all files have, in the order of the first; raises as `open_source.header`."""
+    headers = [(*_names(replace(rule, path=file)), *_keys(rule, file)) for file in _files(rule)]
+    others = [set(names) for names in headers[1:]]
+    return tuple(name for name in headers[0] if all(name in names for names in others))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    """The rows of all files; raises as `table.read_parts`."""
+def parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TablePart]:
+    """Yield the rows of all files; raises as `table.read_parts`."""
     files = _files(rule)
     before = _states(files)
     kinds: dict[str, str] = {}
     for number, file in enumerate(files, 1):
         one = replace(rule, path=file)
         keys = _keys(rule, file)
-        inside = [name for name in wanted if name not in keys]
+        inside = [name for name in column_names if name not in keys]
         if not set(inside) <= set(_names(one)):
-            raise _changed(rule)
+            raise _make_changed_fault(rule)
         if rule.format == "csv":
-            found = csv_parts(one, inside)
+            file_parts = csv_parts(one, inside)
         else:
-            opened = _Opened(one)
-            _check_kinds(rule, opened, inside, kinds, where=f" in file {number} of {len(files)}" if files[1:] else "")
-            found = opened.parts(inside)
-        for part in found:
-            columns = {name: _one_value(text, part.n_rows) for name, text in keys.items() if name in wanted}
+            table_file = _Opened(one)
+            _check_kinds(
+                rule, table_file, inside, kinds, where=f" in file {number} of {len(files)}" if files[1:] else ""
+            )
+            file_parts = table_file.parts(inside)
+        for part in file_parts:
+            columns = {name: _one_value(text, part.n_rows) for name, text in keys.items() if name in column_names}
             yield replace(part, columns={**part.columns, **columns}) if columns else part
     if _states(files) != before or (is_many(rule.path) and _files(rule) != files):
-        raise _changed(rule)
+        raise _make_changed_fault(rule)
 
 
-def _changed(rule: DatasetRule) -> DataFault:
+def _make_changed_fault(rule: DatasetRule) -> DataFault:
     hint = "write a new table under another name and rename it when it is whole"
     return DataFault("DATA_INTERRUPTED", f"{rule.name}: changed while it was read", hint=hint)
 
@@ -97,7 +99,7 @@ def _one_value(text: str, n_rows: int) -> TextColumn:
 
 
 def _files(rule: DatasetRule) -> list[Path]:
-    """The files of the table, by name; all there is to it where `path` is one file."""
+    """List the files of the table by name; the path alone where it is one file."""
     path = rule.path
     if not is_many(path):
         return [path]
@@ -131,22 +133,22 @@ def _files(rule: DatasetRule) -> list[Path]:
 
 
 def _keys(rule: DatasetRule, file: Path) -> dict[str, str]:
-    """The columns that a file's folders say; none where `path` is one file."""
+    """Return the columns that a file's folders state; none where `path` is one file."""
     if file == rule.path:
         return {}
     parts = list(rule.path.parts)
-    fixed = next((i for i, part in enumerate(parts) if any(sign in part for sign in _PATTERN)), len(parts))
-    folders = file.parts[fixed if not rule.path.is_dir() else len(parts) : -1]
+    n_fixed = next((i for i, part in enumerate(parts) if any(sign in part for sign in _PATTERN)), len(parts))
+    folders = file.parts[n_fixed if not rule.path.is_dir() else len(parts) : -1]
     pairs = [folder.partition("=") for folder in folders if "=" in folder]
     return {unquote(key): "" if value == _NO_VALUE else unquote(value) for key, _, value in pairs}
 
 
 def _states(files: Sequence[Path]) -> list[tuple[int, int, int] | None]:
-    """What changes when a file does; None: it is gone."""
+    """Return a state of each file that changes with the file; None: the file is gone."""
 
     def state(file: Path) -> tuple[int, int, int]:
-        found = file.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        status = file.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     return [attempt(partial(state, file), OSError) for file in files]
 
@@ -182,9 +184,9 @@ class _Opened:
             raise unreadable(rule, f"not {kind} file, or damaged", hint='for a CSV file set format = "csv"')
         self.schema: pa.Schema = file.schema_arrow if isinstance(file, parquet.ParquetFile) else file.schema
 
-    def parts(self, wanted: Sequence[str]) -> Iterator[TablePart]:
+    def parts(self, column_names: Sequence[str]) -> Iterator[TablePart]:
         problem = f"damaged {self._rule.format.capitalize()} file"
-        parts = parts_of_batches(self._rule, self._batches(wanted), wanted)
+        parts = parts_of_batches(self._rule, self._batches(column_names), column_names)
 
         def fault(error: Exception) -> VerticilError:
             return (
@@ -193,34 +195,38 @@ class _Opened:
                 else unreadable(self._rule, problem)
             )
 
-        return guarded(parts, ARROW_ERRORS, fault)
+        return translate_errors(parts, ARROW_ERRORS, fault)
 
-    def _batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, column_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if self._rule.format == "arrow":
             check_batches(self._rule.path)
-        file = _open(self._rule, [self.schema.get_field_index(name) for name in wanted])
+        file = _open(self._rule, [self.schema.get_field_index(name) for name in column_names])
         if isinstance(file, parquet.ParquetFile):
-            yield from self._parquet_batches(file, wanted)
+            yield from self._parquet_batches(file, column_names)
         elif isinstance(file, ipc.RecordBatchStreamReader):
             yield from file
         else:
             for number in range(file.num_record_batches):
                 yield file.get_batch(number)
 
-    def _parquet_batches(self, file: parquet.ParquetFile, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _parquet_batches(self, file: parquet.ParquetFile, column_names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read texts as dictionaries, as they are stored: a value of megabytes can stand in a million rows."""
-        sizes: PageSizes = page_sizes(self._rule.path, wanted)
-        kinds = {name: self.schema.field(name).type for name in wanted}
+        sizes: PageSizes = page_sizes(self._rule.path, column_names)
+        kinds = {name: self.schema.field(name).type for name in column_names}
         types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
         texts = [name for name, kind in kinds.items() if any(is_text(kind) for is_text in types)]
         others = [name for name, kind in kinds.items() if isinstance(kind, pa.BaseExtensionType)]
         n_rows = sizes.batch_rows(PART_ROWS, others)
         groups = groupby(range(file.metadata.num_row_groups), key=lambda number: sizes.dense[number])
         for dense, numbers in groups:
-            kept = [name for name in texts if name not in dense]
-            with parquet.ParquetFile(self._rule.path, metadata=file.metadata, read_dictionary=kept) as opened:
-                batches = opened.iter_batches(batch_size=n_rows, row_groups=list(numbers), columns=list(wanted))
-                yield from gathered(batches)
+            dictionary_columns = [name for name in texts if name not in dense]
+            with parquet.ParquetFile(
+                self._rule.path, metadata=file.metadata, read_dictionary=dictionary_columns
+            ) as parquet_file:
+                batches = parquet_file.iter_batches(
+                    batch_size=n_rows, row_groups=list(numbers), columns=list(column_names)
+                )
+                yield from merge_batches(batches)
 
 
 def _too_large(rule: DatasetRule, problem: str) -> DataFault:
@@ -236,27 +242,27 @@ def _open(
         return parquet.ParquetFile(rule.path)
     options = ipc.IpcReadOptions(included_fields=None if fields is None else list(fields))
     # Not mapped into memory: a file that is cut off while it is read would end the process.
-    opened = attempt(lambda: ipc.open_file(pa.OSFile(str(rule.path)), options=options), *ARROW_ERRORS)
-    return opened if opened is not None else ipc.open_stream(pa.OSFile(str(rule.path)), options=options)
+    ipc_file = attempt(lambda: ipc.open_file(pa.OSFile(str(rule.path)), options=options), *ARROW_ERRORS)
+    return ipc_file if ipc_file is not None else ipc.open_stream(pa.OSFile(str(rule.path)), options=options)
 
 
 def _check_kinds(
-    rule: DatasetRule, opened: _Opened, wanted: Sequence[str], kinds: dict[str, str], *, where: str
+    rule: DatasetRule, table_file: _Opened, column_names: Sequence[str], kinds: dict[str, str], *, where: str
 ) -> None:
-    """Each column has a type that can be written as text, and the same way of writing in every file."""
-    for name in wanted:
-        kind = opened.schema.field(name).type
+    """Check that each column has a type that can be written as text, in the same way in every file."""
+    for name in column_names:
+        kind = table_file.schema.field(name).type
         if not is_textual(kind):
             problem = f"column '{name}' has type {kind}{where}, expected text, numbers, booleans or dates"
             raise unreadable(rule, problem)
         # Nothing but nulls has no type of its own, and a writer that sees a table in pieces makes numbers of either kind.
-        if (written := _written(kind)) and kinds.setdefault(name, written) != written:
-            problem = f"column '{name}' is {written}{where} and {kinds[name]} in an earlier one, expected one type"
+        if (style := _name_style(kind)) and kinds.setdefault(name, style) != style:
+            problem = f"column '{name}' is {style}{where} and {kinds[name]} in an earlier one, expected one type"
             raise unreadable(rule, problem, hint="write the files anew with one schema")
 
 
-def _written(kind: pa.DataType) -> str:
-    """How a type is written, in a word; empty: nothing but nulls."""
+def _name_style(kind: pa.DataType) -> str:
+    """Return how a type is written, in one word; empty: a column of nulls only."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -275,7 +281,9 @@ def _written(kind: pa.DataType) -> str:
 
 
 def is_textual(kind: pa.DataType) -> bool:
-    """Whether every value of a type of Arrow can be written as text (`verticil.party.dataset.sources.texts.text_column`)."""
+    """Return whether every value of a type of Arrow can be written as text
+    (`verticil.party.dataset.sources.texts.text_column`).
+    """
     types = pa.types
     if types.is_dictionary(kind):
         return is_textual(kind.value_type) and not types.is_dictionary(kind.value_type)

@@ -26,7 +26,7 @@ class _Database(Protocol):
 
     def header(self, rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]: ...
 
-    def parts(self, rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]: ...
+    def parts(self, rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]: ...
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:
@@ -40,10 +40,10 @@ def header(rule: DatasetRule) -> tuple[str, ...]:
     if (database := _database(rule)) is None:
         return files.header(rule)
 
-    def found(cancel: Cancel) -> Iterator[tuple[str, ...]]:
+    def yield_header(cancel: Cancel) -> Iterator[tuple[str, ...]]:
         yield database.header(rule, cancel)
 
-    with closing(_read(rule, found)) as reading:
+    with closing(_read(rule, yield_header)) as reading:
         names = next(reading)
     if rule.query:
         _check_names(rule, names)
@@ -55,8 +55,8 @@ def _check_names(rule: DatasetRule, names: Sequence[str]) -> None:
 
     SQLite names the second one of a query ``name:1``.
     """
-    found = Counter(name.partition(":")[0] if _SECOND.fullmatch(name) else name for name in names)
-    name, times = next(iter(found.most_common(1)), ("", 0))
+    counts = Counter(name.partition(":")[0] if _SECOND.fullmatch(name) else name for name in names)
+    name, times = next(iter(counts.most_common(1)), ("", 0))
     if times > 1:
         raise DataFault(
             "DATA_UNREADABLE",
@@ -77,39 +77,39 @@ def read_parts(rule: DatasetRule, sources: Sequence[str]) -> Iterator[TablePart]
         Misuse, DataFault: as `header`.
     """
     require_package(rule)
-    wanted = list(dict.fromkeys(sources))
+    column_names = list(dict.fromkeys(sources))
     if (database := _database(rule)) is None:
-        return files.parts(rule, wanted)
-    return _read(rule, lambda cancel: database.parts(rule, wanted, cancel))
+        return files.parts(rule, column_names)
+    return _read(rule, lambda cancel: database.parts(rule, column_names, cancel))
 
 
-def missing_columns(rule: DatasetRule, names: Sequence[str], wanted: Sequence[str]) -> DataFault | None:
-    """The fault of a table with columns `names` in which some of the `wanted` ones are absent; None when all are there.
+def missing_columns(rule: DatasetRule, names: Sequence[str], column_names: Sequence[str]) -> DataFault | None:
+    """Return the fault of a table with columns `names` that lacks some of `column_names`; None when all are there.
 
     Raises:
         DataFault: DATA_UNREADABLE, another delimiter is in use, or a wanted column occurs twice.
     """
     file = rule.name
-    seen = Counter(names)
-    for name in wanted:
-        if seen[name] > 1:
-            raise DataFault("DATA_UNREADABLE", f"{file}: column '{name}' occurs {seen[name]} times, expected once")
-    absent = [name for name in wanted if name not in seen]
+    counts = Counter(names)
+    for name in column_names:
+        if counts[name] > 1:
+            raise DataFault("DATA_UNREADABLE", f"{file}: column '{name}' occurs {counts[name]} times, expected once")
+    absent = [name for name in column_names if name not in counts]
     if not absent:
         return None
-    if len(absent) == len(set(wanted)) and rule.format == "csv":
-        check_delimiter(rule, wanted)
+    if len(absent) == len(set(column_names)) and rule.format == "csv":
+        check_delimiter(rule, column_names)
     near: list[str] = []
-    if len(absent) < len(set(wanted)):  # else the first row may well be data, and is not quoted
-        free = {name.casefold(): name for name in names if name not in wanted}
+    if len(absent) < len(set(column_names)):  # else the first row may well be data, and is not quoted
+        free = {name.casefold(): name for name in names if name not in column_names}
         for name in absent:
             near += [f"'{free[match]}' for '{name}'?" for match in difflib.get_close_matches(name.casefold(), free, 1)]
         hint = " ".join(near) or "name the local column with source in [dataset.NAME.columns.VARIABLE]"
     else:
         hint = "is the first row a header, and is the delimiter right?"
-    listed = ", ".join(f"'{name}'" for name in absent)
+    quoted_names = ", ".join(f"'{name}'" for name in absent)
     return DataFault(
-        "DATA_COLUMN_MISSING", f"{file}: no column {listed}; the table has {len(names)} columns", hint=hint
+        "DATA_COLUMN_MISSING", f"{file}: no column {quoted_names}; the table has {len(names)} columns", hint=hint
     )
 
 
@@ -128,7 +128,7 @@ def _read(rule: DatasetRule, items: Callable[[Cancel], Iterator[T]]) -> Generato
 
 
 def _database(rule: DatasetRule) -> _Database | None:
-    """Each imports what only it needs; None: the table is in files."""
+    """Return the module for a database, which imports its libraries only when used; None: the table is in files."""
     if rule.server is not None and rule.server.scheme() in POSTGRESQL:
         from verticil.party.dataset.sources import postgresql
 

@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.source_table import DatasetRule, TablePart, unreadable
-from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
+from verticil.party.dataset.sources.statement import NO_ROWS, quote_name, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
     first_that_applies,
-    guarded,
     no_such_table,
     not_understood,
     parts_of_batches,
+    translate_errors,
     writes,
 )
 from verticil.shared.core.errors import DataFault
@@ -81,13 +81,13 @@ _UNREACHABLE: Final = {
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.sources.open_source.header`."""
-    return tuple(next(guarded(_columns(rule, cancel), _errors(), partial(_fault, rule, asked=True))))
+    """Return the names of the columns; raises as `verticil.party.dataset.sources.open_source.header`."""
+    return tuple(next(translate_errors(_columns(rule, cancel), _errors(), partial(_fault, rule, before_rows=True))))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
-    return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
+def parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    """Yield the rows; raises as `verticil.party.dataset.sources.open_source.read_parts`."""
+    return translate_errors(_parts(rule, column_names, cancel), _errors(), partial(_fault, rule))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -98,17 +98,17 @@ def _errors() -> tuple[type[Exception], ...]:
 
 def _columns(rule: DatasetRule, cancel: Cancel) -> Iterator[list[str]]:
     with _open(rule) as connection, connection.cursor() as cursor, cancel.by(connection.adbc_cancel):
-        yield _described(rule, cursor).names
+        yield _describe_columns(rule, cursor).names
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+def _parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
     with _open(rule) as connection, connection.cursor() as cursor, cancel.by(connection.adbc_cancel):
-        kinds = {field.name: _kind(field) for field in _described(rule, cursor)}
+        kinds = {field.name: _kind(field) for field in _describe_columns(rule, cursor)}
         # A name that has gone by now is for the server to miss.
-        columns = [_expression(quoted(name), kinds.get(name, "name")) for name in wanted]
+        columns = [_expression(quote_name(name), kinds.get(name, "name")) for name in column_names]
         cursor.execute(select(rule, columns))
         with cursor.fetch_record_batch() as batches:
-            yield from parts_of_batches(rule, map(_plain, batches), wanted)
+            yield from parts_of_batches(rule, map(_plain, batches), column_names)
 
 
 def _expression(name: str, kind: str) -> str:
@@ -127,12 +127,12 @@ def _open(rule: DatasetRule) -> Connection:
     from adbc_driver_postgresql import dbapi
 
     assert rule.server is not None
-    connection: Connection = dbapi.connect(_watched(rule.server.address()))
+    connection: Connection = dbapi.connect(_add_keepalives(rule.server.address()))
     return connection
 
 
-def _watched(url: str) -> str:
-    """The URL with what notices a dead connection.
+def _add_keepalives(url: str) -> str:
+    """Add to the URL the options that notice a dead connection.
 
     >>> _watched("postgresql://reader@db/clinic?connect_timeout=3").partition("?")[2][:36]
     'connect_timeout=3&keepalives_idle=30'
@@ -140,19 +140,19 @@ def _watched(url: str) -> str:
     'postgresql:///clinic?connect_timeout=20'
     """
     place, _, query = url.partition("?")
-    said = {key for key, _ in parse_qsl(query, keep_blank_values=True)}
-    more = "&".join(f"{key}={quote(value)}" for key, value in _WATCHED.items() if key not in said)
+    keys = {key for key, _ in parse_qsl(query, keep_blank_values=True)}
+    more = "&".join(f"{key}={quote(value)}" for key, value in _WATCHED.items() if key not in keys)
     return f"{place}?{'&'.join(filter(None, (query, more)))}"
 
 
-def _described(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
-    """The columns, from the beginning of a transaction that reads one state."""
+def _describe_columns(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
+    """Return the columns, from the beginning of a transaction that reads one state."""
     cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
     cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
     settings = ", ".join(
         [
             *(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items()),
-            *(_limited(name, value) for name, value in _LIMITS.items()),
+            *(_limit_setting(name, value) for name, value in _LIMITS.items()),
         ]
     )
     for statement in (f"SELECT {settings}", select(rule, None) + NO_ROWS):
@@ -164,14 +164,14 @@ def _described(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
     return schema
 
 
-def _limited(name: str, value: str) -> str:
-    """A limit where the database, its user or the URL sets none.
+def _limit_setting(name: str, value: str) -> str:
+    """Return a statement that sets a limit where the database, its user or the URL sets none.
 
     >>> _limited("lock_timeout", "30s")[:68]
     "set_config('lock_timeout', CASE current_setting('lock_timeout') WHEN"
     """
-    said = f"current_setting('{name}')"
-    return f"set_config('{name}', CASE {said} WHEN '0' THEN '{value}' ELSE {said} END, true)"
+    setting = f"current_setting('{name}')"
+    return f"set_config('{name}', CASE {setting} WHEN '0' THEN '{value}' ELSE {setting} END, true)"
 
 
 def _kind(field: pa.Field) -> str:
@@ -186,49 +186,56 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _numeric(column: pa.ExtensionArray) -> pa.DictionaryArray:
-    found = column.storage.dictionary_encode()
-    texts = [None if text == "nan" else text for text in found.dictionary.to_pylist()]
-    return pa.DictionaryArray.from_arrays(found.indices, pa.array(texts, pa.string()))
+    numbers = column.storage.dictionary_encode()
+    texts = [None if text == "nan" else text for text in numbers.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(numbers.indices, pa.array(texts, pa.string()))
 
 
-def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataFault:
-    """What an error means; `asked`: it came before any row was looked at, so it is one of the statement."""
-    said = str(error)
-    state = getattr(error, "sqlstate", None) or next(iter(re.findall(r"SQLSTATE: (\w{5})\s*$", said)), "")
+def _fault(rule: DatasetRule, error: Exception, *, before_rows: bool = False) -> DataFault:
+    """Return the fault that an error means; `before_rows`: it came before any row was looked at, so the statement is
+    wrong.
+    """
+    message = str(error)
+    state = getattr(error, "sqlstate", None) or next(iter(re.findall(r"SQLSTATE: (\w{5})\s*$", message)), "")
     unknown = ("cannot be reached", "")
-    why, hint = next((ours for theirs, ours in _UNREACHABLE.items() if theirs in said), unknown)
+    why, hint = next((ours for theirs, ours in _UNREACHABLE.items() if theirs in message), unknown)
     cases = (
-        ("Failed to connect" in said, _interrupted(rule, why, hint or "see url in [dataset.NAME] of party.toml")),
-        (state == "25006" or "in a read-only transaction" in said, writes(rule)),
         (
-            state == "55P03" or "lock timeout" in said,
-            _interrupted(
+            "Failed to connect" in message,
+            _make_interrupted_fault(rule, why, hint or "see url in [dataset.NAME] of party.toml"),
+        ),
+        (state == "25006" or "in a read-only transaction" in message, writes(rule)),
+        (
+            state == "55P03" or "lock timeout" in message,
+            _make_interrupted_fault(
                 rule,
                 "holds a lock on the table for longer than its lock_timeout, 30 s unless it says another",
                 "a program that alters or loads the table has it; the read is tried again",
             ),
         ),
         (
-            state == "57014" or "canceling statement" in said,
-            _interrupted(
+            state == "57014" or "canceling statement" in message,
+            _make_interrupted_fault(
                 rule,
                 "broke the reading off, as it does after a time-out",
                 "raise statement_timeout of the database's user, or name a table in place of a query that takes long",
             ),
         ),
         (
-            state in {"53100", "53400"} or "No space left" in said or "temp_file_limit" in said,
-            _interrupted(rule, "has no room for what the query sorts or joins", "temporary files are on the server"),
+            state in {"53100", "53400"} or "No space left" in message or "temp_file_limit" in message,
+            _make_interrupted_fault(
+                rule, "has no room for what the query sorts or joins", "temporary files are on the server"
+            ),
         ),
-        (asked and state in {"42P01", "3F000"}, no_such_table(rule)),
+        (before_rows and state in {"42P01", "3F000"}, no_such_table(rule)),
         (
-            asked and state == "42501",
+            before_rows and state == "42501",
             unreadable(rule, "the database's user may not read it", hint="GRANT SELECT ON .. TO .."),
         ),
-        (asked and state[:2] in {"42", "0A"}, not_understood(rule, "psql", code=f"SQLSTATE {state}")),
+        (before_rows and state[:2] in {"42", "0A"}, not_understood(rule, "psql", code=f"SQLSTATE {state}")),
     )
     return first_that_applies(rule, cases)
 
 
-def _interrupted(rule: DatasetRule, why: str, hint: str) -> DataFault:
+def _make_interrupted_fault(rule: DatasetRule, why: str, hint: str) -> DataFault:
     return DataFault("DATA_INTERRUPTED", f"{rule.name}: the database {why}", hint=hint)

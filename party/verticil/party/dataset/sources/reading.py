@@ -116,7 +116,7 @@ class ReadOver(Exception):
 def read(
     rule: DatasetRule, items: Callable[[Cancel], Iterator[T]], *, longest_seconds: float | None = LONGEST_SECONDS
 ) -> Generator[T]:
-    """What a database yields, which a thread of its own asks for.
+    """Yield what a database yields; a thread of its own asks the database.
 
     Args:
         rule: of the table, for errors.
@@ -126,17 +126,17 @@ def read(
     Raises:
         DataFault: DATA_INTERRUPTED, the program ends, or the answer took too long; and what `items` raises.
     """
-    asked, answers, cancel = SimpleQueue[bool](), SimpleQueue["list[T] | BaseException | None"](), Cancel()
+    requests, answers, cancel = SimpleQueue[bool](), SimpleQueue["list[T] | BaseException | None"](), Cancel()
 
     def work() -> None:
-        found = _begun(items, cancel)
-        while asked.get():
+        items_or_error = _start_at_request(items, cancel)
+        while requests.get():
             try:
-                answers.put(next_of(found))
+                answers.put(next_of(items_or_error))
             except BaseException as error:  # noqa: BLE001  raised anew where it is waited for
                 answers.put(error)
         with contextlib.suppress(Exception):  # of a connection that is broken
-            found.close()
+            items_or_error.close()
 
     worker = threading.Thread(target=work, name="database", daemon=True)
     stop = _STOP.get() or Stop()
@@ -145,13 +145,13 @@ def read(
     try:
         with stop.calling(lambda: answers.put(None)):
             while True:
-                asked.put(True)
-                waits, begun = True, time.monotonic()
+                requests.put(True)
+                waits, start = True, time.monotonic()
                 while True:
                     limit = longest_seconds if is_said else SAID_AFTER_SECONDS
-                    left = None if limit is None else max(limit - (time.monotonic() - begun), 0.0)
+                    remaining_seconds = None if limit is None else max(limit - (time.monotonic() - start), 0.0)
                     try:
-                        answer = answers.get(timeout=left)
+                        answer = answers.get(timeout=remaining_seconds)
                         break
                     except Empty:
                         pass
@@ -163,7 +163,7 @@ def read(
                     )
                     _log.warning(text, rule.name, SAID_AFTER_SECONDS)
                 if answer is None:
-                    raise _ended(rule)
+                    raise _make_ended_fault(rule)
                 waits = False
                 if isinstance(answer, BaseException):
                     raise answer
@@ -171,18 +171,18 @@ def read(
                     return
                 yield answer[0]
     finally:
-        asked.put(False)
+        requests.put(False)
         if waits:
             threading.Thread(target=cancel.end, args=(worker,), name="database-cancel", daemon=True).start()
         worker.join(_TO_CLOSE_SECONDS)
 
 
-def _begun(items: Callable[[Cancel], Iterator[T]], cancel: Cancel) -> Generator[T]:
-    """The items; the first one that is asked for begins them."""
+def _start_at_request(items: Callable[[Cancel], Iterator[T]], cancel: Cancel) -> Generator[T]:
+    """Yield the items; the first request starts the database's work."""
     yield from items(cancel)
 
 
-def _ended(rule: DatasetRule) -> DataFault:
+def _make_ended_fault(rule: DatasetRule) -> DataFault:
     return DataFault(
         "DATA_INTERRUPTED", f"{rule.name}: the program ends, the read was broken off", hint="it is read anew"
     )

@@ -53,23 +53,23 @@ class Server:
         return tuple(file for file in (self.url_file, self.password_file) if file is not None)
 
     def scheme(self) -> str:
-        """What kind of database it is: how the URL begins. Raises as `address`."""
+        """Return the kind of database: how the URL begins. Raises as `address`."""
         return self.address().partition(":")[0]
 
     def is_checked(self) -> bool:
-        """Whether nobody can stand between this machine and the server, as far as a PostgreSQL's URL says it.
+        """Return whether the URL of a PostgreSQL server makes the client check the server's certificate.
 
         Raises:
             DataFault, Misuse: as `address`.
         """
         parts = urlsplit(self.address())
-        said = dict(parse_qsl(parts.query))
-        host = said.get("host") or said.get("hostaddr") or parts.hostname or ""
+        options = dict(parse_qsl(parts.query))
+        host = options.get("host") or options.get("hostaddr") or parts.hostname or ""
         near = host in {"", "localhost", "127.0.0.1", "::1"} or host.startswith("/")
-        return parts.scheme not in POSTGRESQL or near or said.get("sslmode") == "verify-full"
+        return parts.scheme not in POSTGRESQL or near or options.get("sslmode") == "verify-full"
 
     def address(self) -> str:
-        """The URL to connect with. Secret: the password may be in it.
+        """Return the URL to connect with. Secret: the password may be in it.
 
         Raises:
             DataFault: SECRET_MISSING, the environment variable or file is not there.
@@ -87,7 +87,7 @@ class Server:
 
 
 def no_url(url: str) -> str:
-    """What is wrong with a text that should be a URL; empty when nothing is. Never quotes it.
+    """Return what is wrong with a text that should be a URL; empty when nothing is. Never quotes it.
 
     >>> no_url("postgresql://reader@db.example.org/clinic"), no_url("host=db dbname=clinic")
     ('', 'expected a URL such as postgresql://reader@db.example.org/clinic')
@@ -103,7 +103,7 @@ def no_url(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Whether a URL has a password, or something like it, in any of the places where drivers look for one.
+    """Return whether a URL has a password, or something like it, in any of the places where drivers look for one.
 
     >>> [has_password(f"postgresql://{rest}") for rest in ("u@h/d", "u:x@h/d", "u@h/d?sslmode=require", "h/d?password=x")]
     [False, True, False, True]

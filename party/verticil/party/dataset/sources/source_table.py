@@ -114,12 +114,12 @@ class DatasetRule:
             )
 
     def column(self, variable: str) -> ColumnRule:
-        """The rule of a variable; without one, the local column has the variable's name."""
+        """Return the rule of a variable; without one, the local column has the variable's name."""
         return self.columns[variable] if variable in self.columns else ColumnRule(source=variable)
 
 
 def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Collection[str]) -> DatasetRule:
-    """How to read a table for a study that knows finer values of some columns: their property is written in place of each.
+    """Return the rule to read a table for a study that knows finer values of some columns: their property replaces each.
 
     As by a recode, which the study states; a recode of the site's own comes first. So it is part of what a code means
     (`perturb.codebook_digest`), and another assignment of values is another release.
@@ -131,13 +131,13 @@ def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Colle
     """
     if knowledge is None:
         return rule
-    changed = dict(rule.columns)
+    columns = dict(rule.columns)
     for name in names:
         if property_of := knowledge.properties(name):
             column = rule.column(name)
             own = {text: property_of.get(target, target) for text, target in column.recode.items()}
-            changed[name] = replace(column, recode={**property_of, **own})
-    return replace(rule, columns=changed)
+            columns[name] = replace(column, recode={**property_of, **own})
+    return replace(rule, columns=columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class TextColumn:
     index: NDArray[np.int32] = field(repr=False)
 
     def texts(self) -> list[str]:
-        """The text of every row."""
+        """Return the text of every row."""
         if np.array_equal(self.index, np.arange(len(self.distinct))):  # as in a column of ids
             return list(self.distinct)
         return [self.distinct[position] for position in self.index.tolist()]
@@ -172,7 +172,9 @@ class TablePart:
 
 
 def attempt(work: Callable[[], T], *errors: type[Exception]) -> T | None:
-    """The result of `work`; None when it fails with one of `errors`, so that nobody chains an exception that quotes data."""
+    """Return the result of `work`; None when it fails with one of `errors`, so that no exception that quotes data is
+    chained.
+    """
     try:
         return work()
     except errors:
@@ -199,15 +201,15 @@ def check_file(rule: DatasetRule) -> None:
         raise DataFault("DATA_EMPTY", f"{rule.name}: the file is empty")
     kind = next((kind for signature, kind in _SIGNATURES.items() if start.startswith(signature)), "")
     if kind and kind.lower() != rule.format:
-        known = kind in {"Parquet", "Arrow", "SQLite"}
-        hint = f'set format = "{kind.lower()}"' if known else "unpack the file first"
+        has_format = kind in {"Parquet", "Arrow", "SQLite"}
+        hint = f'set format = "{kind.lower()}"' if has_format else "unpack the file first"
         raise unreadable(
             rule, f"this is {'an' if kind == 'Arrow' else 'a'} {kind} file, expected {rule.format}", hint=hint
         )
 
 
 def value_too_long(rule: DatasetRule, column: str, row: int) -> DataFault:
-    """The fault of a table with a value above `VALUE_BYTES`; `row` counts from 1, in a CSV file with the header."""
+    """Return the fault of a table with a value above `VALUE_BYTES`; `row` counts from 1, in a CSV file with the header."""
     return unreadable(
         rule,
         f"column '{column}': the value in row {row} has more than {VALUE_BYTES >> 20} MiB, expected a category or a number",
@@ -216,12 +218,12 @@ def value_too_long(rule: DatasetRule, column: str, row: int) -> DataFault:
 
 
 def unreadable(rule: DatasetRule, problem: str, *, hint: str = "") -> DataFault:
-    """The fault of a table that is there and cannot be read."""
+    """Return the fault of a table that is there and cannot be read."""
     return DataFault("DATA_UNREADABLE", f"{rule.name}: {problem}", hint=hint)
 
 
 def next_of(items: Iterator[T]) -> list[T]:
-    """The next item; empty at the end, so that None can say that reading failed."""
+    """Return the next item in a list; the list is empty at the end, so that None can say that reading failed."""
     for item in items:
         return [item]
     return []

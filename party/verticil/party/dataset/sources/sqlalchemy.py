@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.source_table import DatasetRule, TablePart
 from verticil.party.dataset.sources.statement import NO_ROWS, select
-from verticil.party.dataset.sources.stream import first_that_applies, guarded, not_understood, parts_of_rows
+from verticil.party.dataset.sources.stream import first_that_applies, not_understood, parts_of_rows, translate_errors
 from verticil.shared.core.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ _NAMES: Final = "a URL begins with DATABASE+DRIVER, for instance mysql+pymysql; 
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.sources.open_source.header`."""
-    return next(guarded(_names(rule, cancel), _errors(), partial(_fault, rule, asked=True)))
+    """Return the names of the columns; raises as `verticil.party.dataset.sources.open_source.header`."""
+    return next(translate_errors(_names(rule, cancel), _errors(), partial(_fault, rule, before_rows=True)))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
-    return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
+def parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    """Yield the rows; raises as `verticil.party.dataset.sources.open_source.read_parts`."""
+    return translate_errors(_parts(rule, column_names, cancel), _errors(), partial(_fault, rule))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -63,35 +63,35 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _names(rule: DatasetRule, cancel: Cancel) -> Iterator[tuple[str, ...]]:
-    with _connected(rule, cancel) as connection:
+    with _open_connection(rule, cancel) as connection:
         quote = connection.dialect.identifier_preparer.quote
         yield tuple(connection.exec_driver_sql(select(rule, None, quote=quote) + NO_ROWS).keys())
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    with _connected(rule, cancel) as connection:
+def _parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    with _open_connection(rule, cancel) as connection:
         quote = connection.dialect.identifier_preparer.quote
-        result = connection.exec_driver_sql(select(rule, [quote(name) for name in wanted], quote=quote))
-        yield from parts_of_rows(rule, iter(result), wanted)
+        result = connection.exec_driver_sql(select(rule, [quote(name) for name in column_names], quote=quote))
+        yield from parts_of_rows(rule, iter(result), column_names)
 
 
 @contextmanager
-def _connected(rule: DatasetRule, cancel: Cancel) -> Generator[Connection]:
+def _open_connection(rule: DatasetRule, cancel: Cancel) -> Generator[Connection]:
     with _engine(rule).connect() as connection:
         below = connection.connection.dbapi_connection
-        offered = () if below is None else connection.dialect.get_isolation_level_values(below)
-        level = next((level for level in _LEVELS if level in offered), None)
-        leveled = connection if level is None else connection.execution_options(isolation_level=level)
+        levels = () if below is None else connection.dialect.get_isolation_level_values(below)
+        level = next((level for level in _LEVELS if level in levels), None)
+        leveled_connection = connection if level is None else connection.execution_options(isolation_level=level)
         with cancel.by(_call_of(below)):
             for statement in _LOCK_TIME_OUTS.get(connection.dialect.name, ()):
-                leveled.exec_driver_sql(statement)
-            yield leveled.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
+                leveled_connection.exec_driver_sql(statement)
+            yield leveled_connection.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
 
 
 def _call_of(connection: object) -> Callable[[], object] | None:
-    """What a driver has to break off what its connection does; None: nothing."""
-    found = (getattr(connection, name, None) for name in _CANCELS)
-    return next((call for call in found if callable(call)), None)
+    """Return the driver's call that stops what its connection does; None: it has none."""
+    candidates = (getattr(connection, name, None) for name in _CANCELS)
+    return next((call for call in candidates if callable(call)), None)
 
 
 def _engine(rule: DatasetRule) -> Engine:
@@ -113,11 +113,13 @@ def _engine(rule: DatasetRule) -> Engine:
     raise Misuse("CONFIG_INVALID", f"url in [dataset.NAME] of party.toml: {missing}", hint=_NAMES)
 
 
-def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataFault:
-    """What an error means; `asked`: it came before any row was looked at, so it may be one of the statement."""
+def _fault(rule: DatasetRule, error: Exception, *, before_rows: bool = False) -> DataFault:
+    """Return the fault that an error means; `before_rows`: it came before any row was looked at, so the statement may be
+    wrong.
+    """
     from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
-    stated = isinstance(error, DBAPIError) and error.statement is not None and not error.connection_invalidated
+    has_statement = isinstance(error, DBAPIError) and error.statement is not None and not error.connection_invalidated
     unreachable = "the database cannot be reached, or lets nobody in"
     hint = "see url in [dataset.NAME] of party.toml: host, user, password, database"
     orig = str(getattr(error, "orig", "")).lower()
@@ -131,7 +133,7 @@ def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataF
             ),
         ),
         (
-            asked and stated and isinstance(error, ProgrammingError | OperationalError),
+            before_rows and has_statement and isinstance(error, ProgrammingError | OperationalError),
             not_understood(rule, "the database's own program, as the same user"),
         ),
         (

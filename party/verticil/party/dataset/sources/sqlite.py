@@ -20,10 +20,10 @@ from verticil.party.dataset.sources.source_table import DatasetRule, TablePart, 
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import (
     first_that_applies,
-    guarded,
     no_such_table,
     not_understood,
     parts_of_rows,
+    translate_errors,
     writes,
 )
 from verticil.shared.core.errors import DataFault
@@ -37,34 +37,38 @@ _SECONDS: Final = 10.0
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.sources.open_source.header`."""
+    """Return the names of the columns; raises as `verticil.party.dataset.sources.open_source.header`."""
     check_file(rule)
-    return next(guarded(_names(rule, cancel), (sqlite3.Error,), partial(_fault, rule, asked=True)))
+    return next(translate_errors(_names(rule, cancel), (sqlite3.Error,), partial(_fault, rule, before_rows=True)))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
+def parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    """Yield the rows; raises as `verticil.party.dataset.sources.open_source.read_parts`."""
     check_file(rule)
-    return guarded(_parts(rule, wanted, cancel), (sqlite3.Error,), partial(_fault, rule))
+    return translate_errors(_parts(rule, column_names, cancel), (sqlite3.Error,), partial(_fault, rule))
 
 
 def _names(rule: DatasetRule, cancel: Cancel) -> Iterator[tuple[str, ...]]:
     with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
-        yield tuple(column[0] for column in connection.execute(select(rule, None, quote=_quoted) + NO_ROWS).description)
+        yield tuple(
+            column[0] for column in connection.execute(select(rule, None, quote=_quote_name) + NO_ROWS).description
+        )
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+def _parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
     with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
-        yield from parts_of_rows(rule, _rows(rule, connection, wanted), wanted)
+        yield from parts_of_rows(rule, _rows(rule, connection, column_names), column_names)
 
 
-def _rows(rule: DatasetRule, connection: sqlite3.Connection, wanted: Sequence[str]) -> Iterator[Sequence[object]]:
-    """The rows; a value above `VALUE_BYTES` comes as so many zeros, and one above `STORED_VALUE_BYTES` is refused here."""
-    columns = [_expression(_quoted(name)) for name in wanted]
+def _rows(rule: DatasetRule, connection: sqlite3.Connection, column_names: Sequence[str]) -> Iterator[Sequence[object]]:
+    """Yield the rows; a value above `VALUE_BYTES` comes as so many zeros, and one above `STORED_VALUE_BYTES` is refused
+    here.
+    """
+    columns = [_expression(_quote_name(name)) for name in column_names]
     n_rows = 0
     is_long = False
     try:
-        for row in connection.execute(select(rule, columns, quote=_quoted)):
+        for row in connection.execute(select(rule, columns, quote=_quote_name)):
             n_rows += 1
             yield row
     except sqlite3.DataError as error:
@@ -72,20 +76,20 @@ def _rows(rule: DatasetRule, connection: sqlite3.Connection, wanted: Sequence[st
             raise
         is_long = True
     if is_long:
-        raise value_too_long(rule, *_long_value(rule, connection, wanted, n_rows))
+        raise value_too_long(rule, *_long_value(rule, connection, column_names, n_rows))
 
 
 def _long_value(
-    rule: DatasetRule, connection: sqlite3.Connection, wanted: Sequence[str], n_rows: int
+    rule: DatasetRule, connection: sqlite3.Connection, column_names: Sequence[str], n_rows: int
 ) -> tuple[str, int]:
     """Return column and row of a value that SQLite does not hand out, behind so many rows or, as Python reads ahead, one more."""
-    for row, name in product((n_rows, n_rows + 1), wanted):
-        statement = select(rule, [_expression(_quoted(name))], quote=_quoted)
+    for row, name in product((n_rows, n_rows + 1), column_names):
+        statement = select(rule, [_expression(_quote_name(name))], quote=_quote_name)
         try:
             connection.execute(f"{statement} LIMIT 1 OFFSET {row}").fetchall()
         except sqlite3.DataError:
             return name, row + 1
-    return wanted[0], n_rows + 1
+    return column_names[0], n_rows + 1
 
 
 def _expression(name: str) -> str:
@@ -103,8 +107,8 @@ def _open(rule: DatasetRule) -> sqlite3.Connection:
     return connection
 
 
-def _quoted(name: str) -> str:
-    """What stands in standard SQL's quotation marks and is no column, SQLite takes for a text."""
+def _quote_name(name: str) -> str:
+    """Return what stands in standard SQL's quotation marks and is no column; SQLite takes it for a text."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -112,9 +116,11 @@ def _permission(action: int, *_names: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
 
 
-def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataFault:
-    """What an error means; `asked`: it came before any row was looked at, so it is one of the statement."""
-    code, said = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, str(error)
+def _fault(rule: DatasetRule, error: Exception, *, before_rows: bool = False) -> DataFault:
+    """Return the fault that an error means; `before_rows`: it came before any row was looked at, so the statement is
+    wrong.
+    """
+    code, message = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, str(error)
     cases = (
         (code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}, unreadable(rule, "not an SQLite file, or damaged")),
         (
@@ -135,8 +141,8 @@ def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataF
                 rule, "cannot be opened", hint="in the journal mode WAL its folder must be writable for this user"
             ),
         ),
-        (code == sqlite3.SQLITE_AUTH or "not authorized" in said, writes(rule)),
-        (asked and "no such table" in said, no_such_table(rule)),
-        (asked and code == sqlite3.SQLITE_ERROR, not_understood(rule, "sqlite3")),
+        (code == sqlite3.SQLITE_AUTH or "not authorized" in message, writes(rule)),
+        (before_rows and "no such table" in message, no_such_table(rule)),
+        (before_rows and code == sqlite3.SQLITE_ERROR, not_understood(rule, "sqlite3")),
     )
     return first_that_applies(rule, cases)

@@ -24,7 +24,7 @@ _READS: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM"})
 
 
 def no_table(table: str) -> str:
-    """What is wrong with the name of a table; empty when nothing is.
+    """Return what is wrong with the name of a table; empty when nothing is.
 
     >>> no_table("clinic.people"), no_table('clinic."odd name"'), no_table("a.b.c.d")
     ('', '', 'expected NAME or SCHEMA.NAME, a name with a dot or a quotation mark in it as in \\'clinic."my.table"\\'')
@@ -35,7 +35,7 @@ def no_table(table: str) -> str:
 
 
 def no_query(query: str) -> str:
-    """What is wrong with a query, as far as its words say it; empty when nothing is.
+    """Return what is wrong with a query, as far as its words show; empty when nothing is.
 
     >>> no_query("SELECT * FROM visits;"), no_query("DELETE FROM visits"), no_query("SELECT 1; DROP TABLE visits")
     ('', 'expected a query that only reads: SELECT, or WITH before it', 'has several statements, expected one')
@@ -47,27 +47,27 @@ def no_query(query: str) -> str:
     return "has several statements, expected one" if ";" in bare else ""
 
 
-def quoted(name: str) -> str:
-    """A name as standard SQL has it.
+def quote_name(name: str) -> str:
+    """Quote a name as standard SQL does.
 
-    >>> quoted("odd name")
+    >>> quote_name("odd name")
     '"odd name"'
     """
     return '"' + name.replace('"', '""') + '"'
 
 
-def select(rule: DatasetRule, columns: Sequence[str] | None, *, quote: Callable[[str], str] = quoted) -> str:
-    """The statement.
+def select(rule: DatasetRule, columns: Sequence[str] | None, *, quote: Callable[[str], str] = quote_name) -> str:
+    """Return the statement that reads the columns.
 
     Args:
         rule: of a database.
         columns: expressions, as SQL; None: all columns.
         quote: how the database wants a name.
     """
-    listed = "*" if columns is None else ", ".join(columns)
+    column_list = "*" if columns is None else ", ".join(columns)
     if rule.query:
         # On lines of their own, as the query may end in a comment; without AS, which Oracle does not know there.
-        return f"SELECT {listed} FROM (\n{rule.query.strip().removesuffix(';')}\n) verticil"  # noqa: S608
+        return f"SELECT {column_list} FROM (\n{rule.query.strip().removesuffix(';')}\n) verticil"  # noqa: S608
     parts = re.findall(_PART, rule.table)
     names = [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
-    return f"SELECT {listed} FROM {'.'.join(map(quote, names))}"  # noqa: S608  quoted; the site's own party.toml says them
+    return f"SELECT {column_list} FROM {'.'.join(map(quote, names))}"  # noqa: S608  quoted; the site's own party.toml says them

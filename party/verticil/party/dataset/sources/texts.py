@@ -22,7 +22,7 @@ from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 
 
 def text_column(column: pa.Array) -> TextColumn:
-    """A column of Arrow, of a type that `verticil.party.dataset.sources.files.is_textual` knows, as texts."""
+    """Return a column of Arrow, of a type that `verticil.party.dataset.sources.files.is_textual` allows, as texts."""
     if pa.types.is_null(column.type):
         return TextColumn(distinct=("",), index=np.zeros(len(column), dtype=np.int32))
     if isinstance(column.type, pa.BaseExtensionType):
@@ -46,7 +46,7 @@ def text_column(column: pa.Array) -> TextColumn:
 
 
 def byte_lengths(column: pa.Array) -> NDArray[np.int64] | None:
-    """The bytes of each text of a column, or of its dictionary; None: it has no texts."""
+    """Return the bytes of each text of a column, or of its dictionary; None: it has no texts."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     if pa.types.is_dictionary(column.type):
@@ -54,8 +54,8 @@ def byte_lengths(column: pa.Array) -> NDArray[np.int64] | None:
     kind = column.type
     if pa.types.is_string_view(kind):
         views = column.buffers()[1]  # 16 bytes each, which begin with the length
-        found = np.frombuffer(views or b"", dtype=np.int32).reshape(-1, 4)
-        return found[column.offset : column.offset + len(column), 0].astype(np.int64)
+        lengths = np.frombuffer(views or b"", dtype=np.int32).reshape(-1, 4)
+        return lengths[column.offset : column.offset + len(column), 0].astype(np.int64)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return None
     if not len(column):
@@ -65,7 +65,7 @@ def byte_lengths(column: pa.Array) -> NDArray[np.int64] | None:
 
 
 def first_long(column: pa.Array, lengths: NDArray[np.int64] | None) -> int | None:
-    """The first row with a text above `VALUE_BYTES`; None: there is none."""
+    """Return the first row with a text above `VALUE_BYTES`; None: there is none."""
     if lengths is None or not (long := lengths > VALUE_BYTES).any():
         return None
     rows = np.flatnonzero(long)
@@ -78,13 +78,13 @@ def first_long(column: pa.Array, lengths: NDArray[np.int64] | None) -> int | Non
 def _without_unused(column: pa.DictionaryArray) -> pa.DictionaryArray:
     """Leave out of a dictionary what no row has: a Parquet file keeps one for many more rows than a part has."""
     indices = column.indices.drop_null().cast(pa.int64())
-    used = np.zeros(len(column.dictionary), dtype=np.bool_)
-    used[np.from_dlpack(indices).view(np.int64)] = True
-    if used.all():
+    is_used = np.zeros(len(column.dictionary), dtype=np.bool_)
+    is_used[np.from_dlpack(indices).view(np.int64)] = True
+    if is_used.all():
         return column
-    places = pa.array(np.cumsum(used) - 1).take(column.indices)
+    places = pa.array(np.cumsum(is_used) - 1).take(column.indices)
     return pa.DictionaryArray.from_arrays(
-        places.cast(pa.int32()), column.dictionary.take(pa.array(np.flatnonzero(used)))
+        places.cast(pa.int32()), column.dictionary.take(pa.array(np.flatnonzero(is_used)))
     )
 
 
@@ -104,17 +104,17 @@ def _texts(values: pa.Array) -> list[str]:
     if pa.types.is_temporal(kind):
         values = values.cast(pa.string())
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return _ascii_texts(values) or _decoded(values)
+        return _ascii_texts(values) or _decode_texts(values)
     return ["" if value is None else str(value) for value in values.to_pylist()]
 
 
-def _decoded(values: pa.Array) -> list[str]:
-    encoded = values.cast(pa.binary() if pa.types.is_string(values.type) else pa.large_binary())
-    return ["" if value is None else value.decode("utf-8", "surrogateescape") for value in encoded.to_pylist()]
+def _decode_texts(values: pa.Array) -> list[str]:
+    text_bytes = values.cast(pa.binary() if pa.types.is_string(values.type) else pa.large_binary())
+    return ["" if value is None else value.decode("utf-8", "surrogateescape") for value in text_bytes.to_pylist()]
 
 
 def _ascii_texts(values: pa.Array) -> list[str] | None:
-    """The texts of a column of strings at a fraction of the cost; None: one of them is not ASCII, or null."""
+    """Return the texts of a column of strings at a fraction of the cost; None: one of them is not ASCII, or null."""
     if values.null_count or not len(values):
         return None
     _, places, data = values.buffers()
@@ -135,12 +135,12 @@ def _number_text(value: float, scalar: Callable[[float], object]) -> str:
 
 
 def _plain(text: str) -> str:
-    """A decimal number without an exponent, with all its places."""
+    """Write a decimal number without an exponent, with all its places."""
     return format(Decimal(text), "f") if "E" in text else text
 
 
 def whole_seconds(text: str) -> str:
-    """A time without the zeros at the end of its fraction.
+    """Write a time without the zeros at the end of its fraction.
 
     >>> whole_seconds("10:20:30.500000"), whole_seconds("10:20:30.000"), whole_seconds("10:20:30")
     ('10:20:30.5', '10:20:30', '10:20:30')
@@ -149,7 +149,7 @@ def whole_seconds(text: str) -> str:
 
 
 def text_of(value: object) -> str:  # noqa: PLR0911  a line for each type
-    """The text of one value that a database without Arrow gave, as `text_column` has it. No value is refused.
+    """Return the text of one value that a database without Arrow gave, as `text_column` has it. No value is refused.
 
     >>> import datetime as dt
     >>> text_of(True), text_of(7.0), text_of(Decimal("1.50")), text_of(dt.datetime(2020, 1, 2, 3, 4, 5)), text_of(None)

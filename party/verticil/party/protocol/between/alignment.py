@@ -32,15 +32,15 @@ broke, and a limit of our own size would tell how many people we have."""
 
 
 def is_listed(items: Collection[tuple[Kind, str]], parties: Sequence[str]) -> bool:
-    """Whether this party has made what the others wait for: `make_running_list` has nothing left to do.
+    """Return whether this party has made what the others wait for: `make_running_list` has nothing left to do.
 
     Args:
         items: of the study, in the artifact store.
         parties: of the study.
     """
-    named = {kind: {name for which, name in items if which is kind} for kind in Kind}
-    made = named[Kind.RUNNING] or named[Kind.COMMITMENT]
-    return bool(made) or len(named[Kind.BLINDED] & named[Kind.STEPS]) == len(parties)
+    names_by_kind = {kind: {name for which, name in items if which is kind} for kind in Kind}
+    own_lists = names_by_kind[Kind.RUNNING] or names_by_kind[Kind.COMMITMENT]
+    return bool(own_lists) or len(names_by_kind[Kind.BLINDED] & names_by_kind[Kind.STEPS]) == len(parties)
 
 
 async def make_running_list(context: PeerStudyContext) -> None:
@@ -55,7 +55,7 @@ async def make_running_list(context: PeerStudyContext) -> None:
     if context.mode == "dh-psi":
         await ring.blind_lists(context)
         return
-    holding = await context.approved()
+    holding = await context.read_approved()
     if context.mode == "order-commitment":
         await asyncio.to_thread(context.store.put, context.digest, Kind.COMMITMENT, context.row_order(holding))
         return
@@ -75,7 +75,7 @@ async def take_common_list(context: PeerStudyContext) -> None:
     if context.mode == "dh-psi":
         await ring.find_common_people(context)
         return
-    holding = await context.approved()
+    holding = await context.read_approved()
     if context.mode == "order-commitment":
         await _compare_orders(context, holding)
         return
@@ -106,11 +106,11 @@ async def take_common_list(context: PeerStudyContext) -> None:
 
 async def _compare_orders(context: PeerStudyContext, holding: LocalDataset) -> None:
     """Get every peer's commitment, and accept when all are this party's own."""
-    told = [await _pull(context, name, peer_pb2.PSEUDONYM_LIST_COMMITMENT) for name in context.others]
+    commitments = [await _pull(context, name, peer_pb2.PSEUDONYM_LIST_COMMITMENT) for name in context.others]
 
     def accept() -> None:
         root = holding.row_order.root
-        trees = {name: _tree(context, name, data) for name, data in zip(context.others, told, strict=True)}
+        trees = {name: _tree(context, name, data) for name, data in zip(context.others, commitments, strict=True)}
         trees[context.me] = holding.row_order
         common = common_tree(context.record.study_id, {name: trees[name] for name in context.study.parties})
         check_common_size(common.n_records, context.minimum)
@@ -124,7 +124,7 @@ async def _compare_orders(context: PeerStudyContext, holding: LocalDataset) -> N
 
 
 def _tree(context: PeerStudyContext, name: str, data: bytes) -> Tree:
-    """What a peer committed to, and signed."""
+    """Return the tree that a peer committed to, and signed."""
     what = f"row order of party '{name}'"
     try:
         commitment = common_pb2.Commitment.FromString(data)
@@ -138,15 +138,17 @@ def _tree(context: PeerStudyContext, name: str, data: bytes) -> Tree:
 
 
 async def _running(context: PeerStudyContext, holding: LocalDataset) -> bytes:
-    """This party's list, as far as all parties before it have it, too."""
+    """Return this party's list, reduced to the pseudonyms that all parties before it have, too."""
     minimum = context.minimum
     position = context.study.parties.index(context.me)
     if position == 0:
         return holding.pseudonyms.tobytes()
     before = context.study.parties[position - 1]
-    told = await _pull(context, before, peer_pb2.PSEUDONYM_LIST_RUNNING)
-    return await context.node.heavily(lambda: lists.in_common(holding.pseudonyms, told, teller=before, minimum=minimum))
+    list_before = await _pull(context, before, peer_pb2.PSEUDONYM_LIST_RUNNING)
+    return await context.node.heavily(
+        lambda: lists.in_common(holding.pseudonyms, list_before, teller=before, minimum=minimum)
+    )
 
 
 async def _pull(context: PeerStudyContext, name: str, which: peer_pb2.PseudonymList.ValueType) -> bytes:
-    return await context.fetched(name, context.listed(which), limit=_LARGEST_LIST, what=_WHAT[which])
+    return await context.fetch(name, context.call_for_list(which), limit=_LARGEST_LIST, what=_WHAT[which])

@@ -63,7 +63,9 @@ def _file_name(kind: Kind, name: str) -> str:
 
 
 def kept_after(state: State) -> frozenset[Kind]:
-    """What stays of a study that has ended: peers may still ask for the signature of a release that is published."""
+    """Return the kinds that stay after a study has ended: peers may still ask for the signature of a release that is
+    published.
+    """
     return frozenset({Kind.SIGNATURE}) if state is State.PUBLISHED else frozenset()
 
 
@@ -99,11 +101,11 @@ class ArtifactStore:
         self._make(directory)
 
     def folder(self, digest: bytes) -> Path:
-        """Where the items of a study are, if there are any."""
+        """Return the folder of a study's items, which may be absent."""
         return self._directory / digest.hex()
 
     def target(self, digest: bytes, kind: Kind, name: str = "") -> Path:
-        """Where the item's file is, or will be; its folder is made when absent.
+        """Return the item's file, present or future; create its folder when absent.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
@@ -113,13 +115,13 @@ class ArtifactStore:
             self._make(folder)
         return folder / _file_name(kind, name)
 
-    def put(self, digest: bytes, kind: Kind, told: bytes | Message, name: str = "") -> None:
+    def put(self, digest: bytes, kind: Kind, content: bytes | Message, name: str = "") -> None:
         """Store bytes, or a message of the wire; on the disk when it returns.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was stored.
         """
-        data = told if isinstance(told, bytes) else told.SerializeToString(deterministic=True)
+        data = content if isinstance(content, bytes) else content.SerializeToString(deterministic=True)
         target = self.target(digest, kind, name)
         part = target.with_name(f".{target.name}.part")
         with disk_faults(target):
@@ -127,34 +129,34 @@ class ArtifactStore:
         self.enter(digest, kind, name, Item(sha256=hashlib.sha256(data).digest(), size=len(data)))
 
     def enter(self, digest: bytes, kind: Kind, name: str, item: Item) -> None:
-        """The file at `target` is whole and on the disk."""
+        """Enter the file at `target` as an item; the file is whole and on the disk."""
         self._insert("peer_item", digest, kind, name, item)
 
     def _insert(self, table: str, digest: bytes, kind: Kind, name: str, item: Item) -> None:
         self._database.insert(table, item, digest=digest, kind=str(kind), name=name, conflict="REPLACE")
 
     def items(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
-        """What is there of a study."""
-        return self._listed("peer_item", digest)
+        """Return the items of a study."""
+        return self._list_items("peer_item", digest)
 
-    def _listed(self, table: str, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
+    def _list_items(self, table: str, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
         query = f"SELECT kind, name, sha256, size FROM {table} WHERE digest = ?"  # noqa: S608 (constant names)
-        found = self._database.read(_Listed, query, (digest,))
-        return {(Kind(row.kind), row.name): Item(sha256=row.sha256, size=row.size) for row in found}
+        rows = self._database.read(_Listed, query, (digest,))
+        return {(Kind(row.kind), row.name): Item(sha256=row.sha256, size=row.size) for row in rows}
 
     def item(self, digest: bytes, kind: Kind, name: str = "") -> Item:
-        """One of them.
+        """Return one item of a study.
 
         Raises:
             LostError: it is not there.
         """
-        found = self.items(digest).get((kind, name))
-        if found is None:
+        item = self.items(digest).get((kind, name))
+        if item is None:
             raise LostError(f"{kind} {name}")
-        return found
+        return item
 
     def read(self, digest: bytes, kind: Kind, name: str = "") -> bytes:
-        """The bytes of an item, unharmed.
+        """Return the bytes of an item after a comparison with the stored digest.
 
         Raises:
             LostError: they are not there, or are not those that were stored; the item is forgotten then.
@@ -166,28 +168,28 @@ class ArtifactStore:
         return data
 
     def signed(self, digest: bytes, kind: Kind, name: str = "") -> common_pb2.Signed:
-        """A signed statement among the items; raises as `read`."""
+        """Return a signed statement among the items; raises as `read`."""
         return common_pb2.Signed.FromString(self.read(digest, kind, name))
 
-    def unharmed(self, digest: bytes, kind: Kind, name: str = "") -> tuple[Path, Item]:
-        """The file of an item, after its bytes were compared with what was stored.
+    def find_intact(self, digest: bytes, kind: Kind, name: str = "") -> tuple[Path, Item]:
+        """Return the file of an item, after its bytes were compared with what was stored.
 
         Raises:
             LostError: as `read`.
         """
-        item, target, found = self.item(digest, kind, name), self.target(digest, kind, name), b""
+        item, target, sha256 = self.item(digest, kind, name), self.target(digest, kind, name), b""
         with suppress(OSError), target.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").digest()
-        self._compare(digest, kind, name, item, found)
+            sha256 = hashlib.file_digest(file, "sha256").digest()
+        self._compare(digest, kind, name, item, sha256)
         return target, item
 
-    def _compare(self, digest: bytes, kind: Kind, name: str, item: Item, found: bytes) -> None:
-        if found != item.sha256:
+    def _compare(self, digest: bytes, kind: Kind, name: str, item: Item, sha256: bytes) -> None:
+        if sha256 != item.sha256:
             self.forget(digest, kind, name)
             raise LostError(f"{kind} {name}")
 
     def forget(self, digest: bytes, kind: Kind, name: str = "") -> None:
-        """Forget one item."""
+        """Delete one item of a study."""
         self._database.write(
             "DELETE FROM peer_item WHERE digest = ? AND kind = ? AND name = ?", (digest, str(kind), name)
         )
@@ -217,10 +219,10 @@ class ArtifactStore:
                 if kind in _SOMEBODYS:
                     self._insert("dropped_item", digest, kind, name, item)
                 self.forget(digest, kind, name)
-        left = self._files(digest)
+        files = self._files(digest)
         with disk_faults(folder):
-            if left:
-                for path in set(folder.iterdir()) - left:
+            if files:
+                for path in set(folder.iterdir()) - files:
                     remove(path)
                 sync_directory(folder)
             elif folder.exists():
@@ -228,7 +230,9 @@ class ArtifactStore:
                 sync_directory(self._directory)
 
     def holds(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> bool:
-        """Whether there is anything of a study but the kinds that stay: an item, or a file that lost its row to a kill."""
+        """Return whether anything of a study exists but the kinds that stay: an item, or a file that lost its row to a
+        kill.
+        """
         if any(kind not in keep | _STAYS for kind, _ in self.items(digest)):
             return True
         folder = self.folder(digest)
@@ -240,16 +244,18 @@ class ArtifactStore:
         stays = {folder / _file_name(kind, name) for kind, name in self.items(digest) if kind in _STAYS}
         return [path for path in folder.rglob("*") if path.is_file() and path not in stays]
 
-    def dropped(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
+    def list_dropped(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
         """Columns and parameters that were there, and that `clear` dropped."""
-        return self._listed("dropped_item", digest)
+        return self._list_items("dropped_item", digest)
 
     def approval(self, digest: bytes, party: str) -> bytes:
-        """A peer's approval as it signed it (a serialized `Signed`), also of a study that has ended; empty: there is none."""
+        """Return a peer's approval as it signed it (a serialized `Signed`), also of a study that has ended; empty: there
+        is none.
+        """
         query = "SELECT signed FROM kept_approval WHERE digest = ? AND party = ?"
         try:
-            kept = self._database.first(bytes, query, (digest, party))
-            return self.read(digest, Kind.APPROVAL, party) if kept is None else kept
+            approval = self._database.first(bytes, query, (digest, party))
+            return self.read(digest, Kind.APPROVAL, party) if approval is None else approval
         except LostError:
             return b""
 

@@ -30,16 +30,16 @@ R = TypeVar("R", bound=MessageRounds)
 
 
 def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study) -> Structure | None:
-    """The structure that the study gives, or the one that the miner signed; None before.
+    """Return the structure that the study states, or the one that the miner signed; None before.
 
     Args:
         store: where the signed one is. It was verified before it was put there.
         record: a study that every party has approved.
         effective: the effective study.
     """
-    given = given_structure(effective, record.task.effective_digest)
-    if given is not None:
-        return given
+    structure = given_structure(effective, record.task.effective_digest)
+    if structure is not None:
+        return structure
     try:
         signed = store.signed(record.digest, Kind.STRUCTURE)
     except LostError:
@@ -48,7 +48,8 @@ def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study)
 
 
 def lacking_packages(config: PartyConfig) -> Misuse | None:
-    """What ends a study between peers at this party, where every party tests pairs of columns and writes the release.
+    """Return the fault that ends a study between peers at a party without the packages to test pairs of columns and write the
+    release.
 
     With a miner no party does either, so a masked study needs ``[peer]`` and none of these packages.
 
@@ -134,10 +135,12 @@ class PeerStudyContext(StudyContext):
         """The other parties, in the study's order."""
         return tuple(name for name in self.study.parties if name != self.me)
 
-    async def fetched(
+    async def fetch(
         self, name: str, call: Callable[[Peer, int], AsyncGenerator[peer_pb2.Part]], *, limit: int, what: str
     ) -> bytes:
-        """What a peer sends in parts, of at most `limit` bytes, given the call from an offset; raises as `Peers.ask`."""
+        """Fetch what a peer sends in parts, of at most `limit` bytes, given the call from an offset; raises as
+        `Peers.ask`.
+        """
         return await self.peers.ask(
             name,
             lambda peer: fetch_bytes(lambda offset: call(peer, offset), limit_bytes=limit, what=what),
@@ -153,17 +156,17 @@ class PeerStudyContext(StudyContext):
         limit: int,
         what: str,
     ) -> bytes:
-        """The same into a file; returns the SHA-256."""
+        """Fetch as `fetch` does, into a file, and return the SHA-256."""
         return await self.peers.ask(
             name,
             lambda peer: fetch_file(lambda offset: call(peer, offset), target, limit_bytes=limit, what=what),
             what=what,
         )
 
-    def listed(
+    def call_for_list(
         self, which: peer_pb2.PseudonymList.ValueType, owner: int = 0
     ) -> Callable[[Peer, int], AsyncGenerator[peer_pb2.Part]]:
-        """The call for a list, for `fetched`."""
+        """Return the call for a list, for `fetch`."""
         return lambda peer, offset: peer.get_pseudonyms(
             peer_pb2.GetPseudonymsRequest(
                 effective_digest=self.effective_digest, list=which, owner=owner, offset=offset
@@ -177,13 +180,13 @@ class PeerStudyContext(StudyContext):
             raise ValueError("the structure is not known yet")
         return self.known_structure
 
-    def named(self, error: VerticilError, party: str) -> PeerFault:
-        """A fault of `party`, with its name."""
+    def make_fault(self, error: VerticilError, party: str) -> PeerFault:
+        """Return a fault of `party`, with its name."""
         return PeerFault(error.code, f"party '{party}': {shown(error.message, 1000)}", hint=error.hint)
 
     async def common_people(self) -> tuple[LocalDataset, Rows]:
-        """The approved data, and which records are the common people, in the common order."""
-        holding = await self.approved()
+        """Return the approved data, and which records are the common people, in the common order."""
+        holding = await self.read_approved()
         if self.data.rows is None:
 
             def find() -> Rows:
@@ -204,7 +207,7 @@ class PeerStudyContext(StudyContext):
         return holding, self.data.rows
 
     async def raw(self) -> dict[int, Codes]:
-        """The own columns of the common people: position of the variable -> (n_common,)."""
+        """Return the own columns of the common people: position of the variable -> (n_common,)."""
         holding, rows = await self.common_people()
         schema = self.study.schema
         return {position: holding.codes[schema[position].name][rows] for position in schema.owned_by(self.me)}

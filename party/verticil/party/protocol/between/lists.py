@@ -7,8 +7,8 @@ Blinded lists as they pass between peers (``dh-psi``): checked, shuffled, inters
 
 A list is tokens one after the other, 32 bytes each, strictly ascending. The ascending order *is* the shuffle: a token is the x
 of a point times a scalar that only the party knows that blinded it, so the party that sent it the list cannot know which token
-became which. The party itself remembers that (its `shuffled` order), and with it the places of the common people are followed
-back, from the last party that blinded a list to its owner, without a scalar.
+became which. The party itself remembers that (its order, see `sort_for_sending`), and with it the places of the common people are
+followed back, from the last party that blinded a list to its owner, without a scalar.
 
 Two lists that were not blinded by the same parties have no token in common, but by a chance of 2^-256 for each pair. So a token
 that is seen twice was returned as it was given, and `in_both` finds it. Points at infinity have no x; the group's order is
@@ -43,12 +43,12 @@ Tokens = NDArray[np.bytes_]
 Places = NDArray[np.uint32]
 
 
-def in_common(own: Pseudonyms, told: bytes, *, teller: str, minimum: int) -> bytes:
-    """What this party's list has in common with a peer's running list.
+def in_common(own: Pseudonyms, peer_list: bytes, *, teller: str, minimum: int) -> bytes:
+    """Return what this party's list has in common with a peer's running list.
 
     Args:
         own: (n, 16), uint8, strictly ascending.
-        told: the peer's list.
+        peer_list: the peer's list.
         teller: the peer, for messages.
         minimum: fewest common people.
 
@@ -56,19 +56,19 @@ def in_common(own: Pseudonyms, told: bytes, *, teller: str, minimum: int) -> byt
         A list.
 
     Raises:
-        PeerFault: ALIGNMENT_MISMATCH, `told` is not a list.
+        PeerFault: ALIGNMENT_MISMATCH, `peer_list` is not a list.
         Refusal: LINKAGE_TOO_SMALL.
     """
-    theirs = _read(told, teller)
-    found = own[_member(own, theirs)]
-    check_common_size(len(found), minimum)
-    return found.tobytes()
+    theirs = _read(peer_list, teller)
+    common = own[_member(own, theirs)]
+    check_common_size(len(common), minimum)
+    return common.tobytes()
 
 
 def accepted_rows(
     own: Pseudonyms, common: bytes, *, teller: str, running: bytes | None, minimum: int
 ) -> NDArray[np.int64]:
-    """Which of the own pseudonyms stand in the common list, in its order.
+    """Return the positions of the own pseudonyms that stand in the common list, in its order.
 
     Args:
         own: (n, 16), uint8, strictly ascending.
@@ -97,10 +97,10 @@ def accepted_rows(
     return rows
 
 
-def _read(told: bytes, teller: str) -> Pseudonyms:
-    if len(told) % PSEUDONYM_BYTES:
-        raise _mismatch(f"the list of '{teller}' has {len(told)} bytes, expected {PSEUDONYM_BYTES} for each record")
-    values = np.frombuffer(told, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
+def _read(data: bytes, teller: str) -> Pseudonyms:
+    if len(data) % PSEUDONYM_BYTES:
+        raise _mismatch(f"the list of '{teller}' has {len(data)} bytes, expected {PSEUDONYM_BYTES} for each record")
+    values = np.frombuffer(data, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
     for start in range(0, len(values), _BLOCK):
         keys = keys_of(values[start : start + _BLOCK + 1], PSEUDONYM_BYTES)
         if bool((keys[1:] <= keys[:-1]).any()):
@@ -109,15 +109,15 @@ def _read(told: bytes, teller: str) -> Pseudonyms:
 
 
 def _member(values: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
-    """Which of `values` are in `among`; both strictly ascending, and looked at block by block."""
-    found, known = np.zeros(len(values), dtype=np.bool_), keys_of(among, PSEUDONYM_BYTES)
+    """Return which of `values` are in `among`; both strictly ascending, and looked at block by block."""
+    is_member, among_keys = np.zeros(len(values), dtype=np.bool_), keys_of(among, PSEUDONYM_BYTES)
     for start in range(0, len(values), _BLOCK):
-        wanted = keys_of(values[start : start + _BLOCK], PSEUDONYM_BYTES)
-        first, last = np.searchsorted(known, wanted[[0, -1]]).tolist()
-        if len(near := known[first : last + 1]):
-            at = np.minimum(np.searchsorted(near, wanted), len(near) - 1)
-            found[start : start + _BLOCK] = near[at] == wanted
-    return found
+        block_keys = keys_of(values[start : start + _BLOCK], PSEUDONYM_BYTES)
+        first, last = np.searchsorted(among_keys, block_keys[[0, -1]]).tolist()
+        if len(near := among_keys[first : last + 1]):
+            at = np.minimum(np.searchsorted(near, block_keys), len(near) - 1)
+            is_member[start : start + _BLOCK] = near[at] == block_keys
+    return is_member
 
 
 def _mismatch(problem: str) -> PeerFault:
@@ -125,7 +125,7 @@ def _mismatch(problem: str) -> PeerFault:
 
 
 def list_problem(data: bytes) -> str:
-    """What is wrong with the bytes of a list; empty when nothing is.
+    """Return what is wrong with the bytes of a list; empty when nothing is.
 
     >>> list_problem(bytes(32)), list_problem(b"b" * 32 + b"a" * 32)
     ('token 0 is the point at infinity', 'tokens are there twice, or not in ascending order')
@@ -138,8 +138,8 @@ def list_problem(data: bytes) -> str:
     return "token 0 is the point at infinity" if data[:TOKEN_BYTES] == bytes(TOKEN_BYTES) else ""
 
 
-def shuffled(data: bytes) -> tuple[bytes, Places]:
-    """A list that was blinded, in the order in which it is sent.
+def sort_for_sending(data: bytes) -> tuple[bytes, Places]:
+    """Put a blinded list into the order in which it is sent.
 
     Args:
         data: the tokens in the order of what they were made of.
@@ -153,16 +153,16 @@ def shuffled(data: bytes) -> tuple[bytes, Places]:
 
 
 def in_both(tokens: Tokens, other: Tokens) -> Tokens:
-    """The tokens that are in both lists; all ascending."""
+    """Return the tokens that are in both lists; all ascending."""
     if not tokens.size or not other.size:
         return tokens[:0]
     at = np.minimum(np.searchsorted(other, tokens), other.size - 1)
-    found: Tokens = tokens[other[at] == tokens]
-    return found
+    common: Tokens = tokens[other[at] == tokens]
+    return common
 
 
 def places(tokens: Tokens, common: Tokens) -> Places:
-    """Where the common tokens stand in a list that has them all.
+    """Return where the common tokens stand in a list that has them all.
 
     >>> places(np.array([b"a", b"b", b"d"]), np.array([b"a", b"d"])).tolist()
     [0, 2]
@@ -171,7 +171,7 @@ def places(tokens: Tokens, common: Tokens) -> Places:
 
 
 def positions_problem(data: bytes, *, n_tokens: int, n_common: int) -> str:
-    """What is wrong with received places; empty when nothing is.
+    """Return what is wrong with received places; empty when nothing is.
 
     Args:
         data: the places, 4 bytes each.
@@ -183,36 +183,36 @@ def positions_problem(data: bytes, *, n_tokens: int, n_common: int) -> str:
     """
     if len(data) != POSITION_BYTES * n_common:
         return f"{len(data)} bytes, expected {POSITION_BYTES} for each of the common people"
-    told = np.frombuffer(data, dtype="<u4")
-    if bool((told >= n_tokens).any()):
+    positions = np.frombuffer(data, dtype="<u4")
+    if bool((positions >= n_tokens).any()):
         return "a place is behind the end of the list"
-    marked = np.zeros(n_tokens, dtype=np.bool_)
-    marked[told] = True
-    return "a place is told twice" if np.count_nonzero(marked) != n_common else ""
+    is_marked = np.zeros(n_tokens, dtype=np.bool_)
+    is_marked[positions] = True
+    return "a place is told twice" if np.count_nonzero(is_marked) != n_common else ""
 
 
-def followed(positions: bytes, order: bytes) -> bytes:
-    """The places in what a list was made of.
+def trace_positions(positions: bytes, order: bytes) -> bytes:
+    """Return the places in the list from which a list was made.
 
     Args:
         positions: in the list, checked.
-        order: see `shuffled`.
+        order: see `sort_for_sending`.
     """
-    found: Places = np.frombuffer(order, dtype="<u4")[np.frombuffer(positions, dtype="<u4")]
-    return found.tobytes()
+    positions_before: Places = np.frombuffer(order, dtype="<u4")[np.frombuffer(positions, dtype="<u4")]
+    return positions_before.tobytes()
 
 
-def common_rows(n_records: int, found: bytes) -> NDArray[np.int64]:
-    """The own records that are common, in the common order.
+def common_rows(n_records: int, seed_positions: bytes) -> NDArray[np.int64]:
+    """Return the own records that are common, in the common order.
 
     Args:
         n_records: own people, each with a seed.
-        found: the common people's places among the own seeds.
+        seed_positions: the common people's places among the own seeds.
 
     Raises:
         PeerFault: ALIGNMENT_MISMATCH, the table is shorter than it was.
     """
-    positions = np.frombuffer(found, dtype="<u4")
+    positions = np.frombuffer(seed_positions, dtype="<u4")
     if bool((positions >= n_records).any()):
         raise PeerFault(
             "ALIGNMENT_MISMATCH",
@@ -225,7 +225,7 @@ def common_rows(n_records: int, found: bytes) -> NDArray[np.int64]:
 
 
 def check_steps(
-    told: Sequence[peer_pb2.BlindedStep],
+    steps: Sequence[peer_pb2.BlindedStep],
     *,
     parties: Sequence[str],
     study: bytes,
@@ -236,7 +236,7 @@ def check_steps(
     """Check what every party that blinded a list so far has signed of it: each its part, and all the same number of tokens.
 
     Args:
-        told: the owner's own first.
+        steps: the owner's own first.
         parties: of the study.
         study: SHA-256 of the proposal.
         owner: whose records, by position.
@@ -249,16 +249,16 @@ def check_steps(
     name = parties[owner]
     teller = sender(parties, owner, hop)
     what = f"blinded list of party '{name}', sent by party '{teller}'"
-    if len(told) != hop + 1:
-        raise PeerFault("MESSAGE_INVALID", f"{what}: signed by {len(told)} parties, expected {hop + 1}")
-    for number, step in enumerate(told):
+    if len(steps) != hop + 1:
+        raise PeerFault("MESSAGE_INVALID", f"{what}: signed by {len(steps)} parties, expected {hop + 1}")
+    for number, step in enumerate(steps):
         party = sender(parties, owner, number)
         body = blinded_body(study=study, owner=name, hop=number, party=party, size=step.size, sha256=step.sha256)
         check(step.statement, body, party=party, what=what)
-        if step.size != told[0].size:
+        if step.size != steps[0].size:
             raise PeerFault(
                 "MESSAGE_INVALID",
                 f"blinded list of party '{name}', hop {number}, sent by party '{party}':"
-                f" {step.size // TOKEN_BYTES} tokens, expected the {told[0].size // TOKEN_BYTES} that it got",
+                f" {step.size // TOKEN_BYTES} tokens, expected the {steps[0].size // TOKEN_BYTES} that it got",
                 hint="nothing was randomized; that party's operator should look at its log",
             )

@@ -52,7 +52,7 @@ class PeerNetwork(Protocol):
     """What joins the parties."""
 
     def dial(self, name: str) -> Peer:
-        """A connection to a party; opened when it is first used.
+        """Return a connection to a party; the first use opens it.
 
         Raises:
             VerticilError: no file of this party says where that one is.
@@ -180,12 +180,12 @@ class Peers:
             WaitedForError: not now.
             PeerFailedError: not until somebody acts.
         """
-        return await self.heard(f"'{name}'", self._asked(name, call), what=what, at_fault=f"party '{name}'")
+        return await self.receive_reply(f"'{name}'", self._ask_once(name, call), what=what, at_fault=f"party '{name}'")
 
-    async def heard(self, who: str, reply: Awaitable[T], *, what: str, at_fault: str) -> T:
-        """The reply, with errors turned into whom to wait for; see `ask`. An error that names no node names `at_fault`."""
+    async def receive_reply(self, who: str, reply: Awaitable[T], *, what: str, at_fault: str) -> T:
+        """Return the reply; turn errors into whom to wait for (see `ask`). An error that names no node names `at_fault`."""
         try:
-            told = await reply
+            answer = await reply
         except VerticilError as error:
             if isinstance(error.__cause__, OSError):
                 raise  # what came could not be stored: this machine's disk
@@ -195,25 +195,25 @@ class Peers:
                 raise PeerFailedError(error) from None
             raise WaitedForError(self._text(who, error, what)) from None
         self._trouble.pop(who, None)
-        return told
+        return answer
 
     def _text(self, who: str, error: VerticilError, what: str) -> str:
         if error.code == "NOT_READY":
             self._trouble.pop(who, None)
             return f"waiting for {who} {what}" if what.startswith("to ") else f"waiting for {what} from {who}"
         now = self._clock()
-        since, known = self._trouble.get(who, (now, None))
-        if known is None or known.code != error.code:
-            self._trouble[who], known = (since, error), error
+        since, last_text = self._trouble.get(who, (now, None))
+        if last_text is None or last_text.code != error.code:
+            self._trouble[who], last_text = (since, error), error
             _log.warning("%s: %s", who, error)
         when = f"{since:%H:%M} UTC" if now - since < dt.timedelta(hours=12) else f"{since:%Y-%m-%d %H:%M} UTC"
-        wanted = "" if what.startswith("to ") else f", waiting for {what}"
-        why = f"{known.message}; {known.hint}" if known.hint else known.message
+        purpose = "" if what.startswith("to ") else f", waiting for {what}"
+        why = f"{last_text.message}; {last_text.hint}" if last_text.hint else last_text.message
         if error.code in {"UNREACHABLE", "DEADLINE"}:
-            return f"cannot reach {who} since {when}{wanted} ({why})"
-        return f"cannot work with {who} since {when}{wanted} ({error.code}: {why})"
+            return f"cannot reach {who} since {when}{purpose} ({why})"
+        return f"cannot work with {who} since {when}{purpose} ({error.code}: {why})"
 
-    async def _asked(self, name: str, call: Callable[[Peer], Awaitable[T]]) -> T:
+    async def _ask_once(self, name: str, call: Callable[[Peer], Awaitable[T]]) -> T:
         peer = self._open.get(name)
         if peer is None:
             peer = self._network.dial(name)
@@ -245,8 +245,8 @@ class Peers:
 
     async def close(self) -> None:
         """Give all connections up."""
-        opened, self._open = list(self._open.values()), {}
-        await asyncio.gather(*(peer.close() for peer in opened))
+        connections, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(peer.close() for peer in connections))
 
 
 async def all_of(tasks: Iterable[Awaitable[None]]) -> str | None:
@@ -258,8 +258,8 @@ async def all_of(tasks: Iterable[Awaitable[None]]) -> str | None:
     Raises:
         BaseException: the first of theirs, in order, once all have ended.
     """
-    ended = await asyncio.gather(*tasks, return_exceptions=True)
-    for outcome in ended:
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in results:
         if isinstance(outcome, BaseException) and not isinstance(outcome, WaitedForError):
             raise outcome
-    return "; ".join(dict.fromkeys(str(outcome) for outcome in ended if outcome is not None)) or None
+    return "; ".join(dict.fromkeys(str(outcome) for outcome in results if outcome is not None)) or None

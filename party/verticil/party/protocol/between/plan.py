@@ -96,14 +96,14 @@ class Facts:
 
 
 def until_common(facts: Facts) -> Plan | None:
-    """The next step of any protocol between parties until the common people are found; None: they are."""
+    """Return the next step of any protocol between parties until the common people are found; None: they are."""
     if is_final(facts.state):
         return Plan(
             step=Step.CLEAR if facts.leftovers else Step.REST, state=facts.state, stage=_ending(facts, facts.state)
         )
-    ended = _ended(facts)
-    if ended is not None:
-        return Plan(step=Step.END, state=ended, stage=_ending(facts, ended))
+    end = _end_of(facts)
+    if end is not None:
+        return Plan(step=Step.END, state=end, stage=_ending(facts, end))
     if not (facts.agreed and facts.approved):
         return _before_agreement(facts)
     if not facts.common:
@@ -111,7 +111,7 @@ def until_common(facts: Facts) -> Plan | None:
     return None
 
 
-def _ended(facts: Facts) -> State | None:
+def _end_of(facts: Facts) -> State | None:
     if facts.revoked:
         return State.WITHDRAWN
     if facts.denied or facts.failure == "STUDY_DENIED":

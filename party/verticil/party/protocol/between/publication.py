@@ -32,7 +32,7 @@ _MANIFEST_BYTES: Final = 1 << 18
 
 
 def release_folder(site: Site, digest: bytes) -> Path:
-    """Where the release of a study is, or will be."""
+    """Return the folder of a study's release, present or future."""
     return site.config.state_directory / FOLDER / digest.hex()
 
 
@@ -72,7 +72,7 @@ async def _collect(context: PeerStudyContext, name: str, manifest: bytes) -> Non
     try:
         context.node.verify(signed, role=Role.PARTY, name=name)
     except VerticilError as error:
-        raise PeerFailedError(context.named(error, name)) from None
+        raise PeerFailedError(context.make_fault(error, name)) from None
     if signed.body != manifest:
         theirs, ours = hashlib.sha256(signed.body).hexdigest(), hashlib.sha256(manifest).hexdigest()
         raise PeerFailedError(

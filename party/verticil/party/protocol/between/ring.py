@@ -61,7 +61,7 @@ async def blind_lists(context: PeerStudyContext) -> None:
         Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    holding = await context.approved()
+    holding = await context.read_approved()
     ring = _Ring(context)
     for hop in range(len(ring.parties)):
         await ring.blind(hop, holding)
@@ -76,7 +76,7 @@ async def find_common_people(context: PeerStudyContext) -> None:
         PeerFault: also ALIGNMENT_MISMATCH, a peer has signed another common list, or another one was accepted before.
         Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR, COMMON_SETS_FULL.
     """
-    holding = await context.approved()
+    holding = await context.read_approved()
     ring, store = _Ring(context), context.store
     await asyncio.to_thread(ring.blinding_state.forget_key)
     if not ring.has(Kind.COMMITMENT):
@@ -84,12 +84,12 @@ async def find_common_people(context: PeerStudyContext) -> None:
     await asyncio.to_thread(ring.blinding_state.drop)
     n_common, sha256 = await ring.signed_by_all()
     if not ring.has(Kind.COMMON):
-        found = await ring.follow(n_common)
+        common_rows = await ring.follow(n_common)
 
         def accept() -> None:
-            rows = lists.common_rows(holding.n_records, found)
+            rows = lists.common_rows(holding.n_records, common_rows)
             context.accept_people(holding, rows, sha256)
-            store.put(context.digest, Kind.COMMON, found)
+            store.put(context.digest, Kind.COMMON, common_rows)
 
         await context.node.heavily(accept)
 
@@ -112,7 +112,7 @@ class _Ring:
         self.blinding_state = BlindingState(context.node.site.config.state_directory, context.digest)
 
     def has(self, kind: Kind, owner: int | None = None) -> bool:
-        """Whether an item is in the artifact store."""
+        """Return whether an item is in the artifact store."""
         name = "" if owner is None else str(owner)
         return (kind, name) in self._context.store.items(self._context.digest)
 
@@ -127,7 +127,7 @@ class _Ring:
         if hop == 0:
             data = holding.seeds.tobytes()
         else:
-            data, before = await self._taken(owner, hop)
+            data, before = await self._take_list(owner, hop)
         await asyncio.to_thread(self._check_key)
         name = f"{owner}.made"
 
@@ -135,68 +135,70 @@ class _Ring:
             await asyncio.to_thread(self._show, hop, percent)
 
         try:
-            await self.blinding_state.blinded(name, data, own=hop == 0, heavily=context.node.heavily, progress=progress)
+            await self.blinding_state.blind_into(
+                name, data, own=hop == 0, heavily=context.node.heavily, progress=progress
+            )
         except TokenInvalidError as error:
             raise self._context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
 
         def keep() -> None:
-            made = self.blinding_state.take(name) or b""
-            if len(made) != len(data):
-                raise self._lost("its half-made list is of another number of people than its table")
-            told, order = lists.shuffled(made)
+            stored_list = self.blinding_state.take(name) or b""
+            if len(stored_list) != len(data):
+                raise self._make_lost_fault("its half-made list is of another number of people than its table")
+            shuffled_list, order = lists.sort_for_sending(stored_list)
             store.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
-            store.put(context.digest, Kind.BLINDED, told, str(owner))
-            steps = peer_pb2.BlindedSteps(steps=[*before, context.blinded_step(owner, hop, told)])
+            store.put(context.digest, Kind.BLINDED, shuffled_list, str(owner))
+            steps = peer_pb2.BlindedSteps(steps=[*before, context.blinded_step(owner, hop, shuffled_list)])
             store.put(context.digest, Kind.STEPS, steps, str(owner))
             self.blinding_state.remove(name)
 
         await context.node.heavily(keep)
 
     def _check_key(self) -> None:
-        """A second scalar must not blind anything when a list of the first has left."""
-        told = any(kind is Kind.STEPS for kind, _ in self._context.store.items(self._context.digest))
-        if told and not self.blinding_state.has_key:
-            raise self._lost("a list that it blinded is lost, and the scalar is deleted")
+        """Refuse to blind with a second scalar when a list of the first has left."""
+        has_sent_lists = any(kind is Kind.STEPS for kind, _ in self._context.store.items(self._context.digest))
+        if has_sent_lists and not self.blinding_state.has_key:
+            raise self._make_lost_fault("a list that it blinded is lost, and the scalar is deleted")
 
     def _show(self, hop: int, percent: int) -> None:
-        site, done = self._context.node.site, (100 * hop + percent) // len(self.parties)
-        if self._context.digest in site.revocations.stopped():
+        site, total_percent = self._context.node.site, (100 * hop + percent) // len(self.parties)
+        if self._context.digest in site.revocations.list_stopped():
             raise WaitedForError("stopped by this party's people")
-        site.state.show(self._context.digest, f"blinding lists, {done} %", at=self._context.node.clock())
+        site.state.show(self._context.digest, f"blinding lists, {total_percent} %", at=self._context.node.clock())
 
-    async def _taken(self, owner: int, hop: int) -> tuple[bytes, list[peer_pb2.BlindedStep]]:
-        """A list as the predecessor blinded it, checked, and remembered as the only one that is taken."""
+    async def _take_list(self, owner: int, hop: int) -> tuple[bytes, list[peer_pb2.BlindedStep]]:
+        """Take a list as the predecessor blinded it, check it, and store that it is the only one taken."""
         store, digest, name = self._context.store, self._context.digest, f"{owner}.in"
         target = await asyncio.to_thread(self.blinding_state.path, name)
-        known: list[peer_pb2.BlindedStep] | None = None
+        taken_steps: list[peer_pb2.BlindedStep] | None = None
         if self.has(Kind.TAKEN, owner):
-            remembered = await asyncio.to_thread(self._kept, Kind.TAKEN, owner)
-            known = list(peer_pb2.BlindedSteps.FromString(remembered).steps)
+            stored_steps = await asyncio.to_thread(self._read_stored, Kind.TAKEN, owner)
+            taken_steps = list(peer_pb2.BlindedSteps.FromString(stored_steps).steps)
             data = await asyncio.to_thread(self.blinding_state.take, name)
-            if data is not None and hashlib.sha256(data).digest() == known[-1].sha256:
-                return data, known
+            if data is not None and hashlib.sha256(data).digest() == taken_steps[-1].sha256:
+                return data, taken_steps
         steps = await self._steps(owner, hop - 1)
-        if known is not None and _digests(known) != _digests(steps):
-            raise self._changed(owner, hop - 1)
+        if taken_steps is not None and _digests(taken_steps) != _digests(steps):
+            raise self._make_changed_fault(owner, hop - 1)
         await self._fetch(owner, hop - 1, target, steps)
 
-        def checked() -> bytes:
+        def check_list() -> bytes:
             data = target.read_bytes()
-            self._check(owner, hop - 1, data, itertools.chain(self._inputs(but=target), self._made()))
+            self._check(owner, hop - 1, data, itertools.chain(self._inputs(but=target), self._own_lists()))
             return data
 
-        data = await self._context.node.heavily(checked)
+        data = await self._context.node.heavily(check_list)
         await asyncio.to_thread(store.put, digest, Kind.TAKEN, peer_pb2.BlindedSteps(steps=steps), str(owner))
         return data, steps
 
     # ---- what arrives
 
     async def _steps(self, owner: int, hop: int) -> list[peer_pb2.BlindedStep]:
-        """What was signed of a list, checked."""
+        """Fetch what was signed of a list, and check it."""
         what = self._what(owner, hop)
-        listed = self._context.listed(peer_pb2.PSEUDONYM_LIST_STEPS, owner)
+        call = self._context.call_for_list(peer_pb2.PSEUDONYM_LIST_STEPS, owner)
         teller = sender(self.parties, owner, hop)
-        data = await self._context.fetched(teller, listed, limit=_LARGEST_STEPS, what=what)
+        data = await self._context.fetch(teller, call, limit=_LARGEST_STEPS, what=what)
         try:
             steps = list(peer_pb2.BlindedSteps.FromString(data).steps)
         except DecodeError:
@@ -208,12 +210,12 @@ class _Ring:
         return steps
 
     async def _fetch(self, owner: int, hop: int, target: Path, steps: list[peer_pb2.BlindedStep]) -> None:
-        """A list into a file; it is the one that was signed."""
+        """Fetch a list into a file, and check that it is the one that was signed."""
         name, what = sender(self.parties, owner, hop), self._what(owner, hop)
-        listed = self._context.listed(peer_pb2.PSEUDONYM_LIST_BLINDED, owner)
-        sha256 = await self._context.fetched_into(target, name, listed, limit=_LARGEST_LIST, what=what)
+        call = self._context.call_for_list(peer_pb2.PSEUDONYM_LIST_BLINDED, owner)
+        sha256 = await self._context.fetched_into(target, name, call, limit=_LARGEST_LIST, what=what)
         if (target.stat().st_size, sha256) != (steps[-1].size, steps[-1].sha256):
-            raise self._changed(owner, hop)
+            raise self._make_changed_fault(owner, hop)
 
     def _check(self, owner: int, hop: int, data: bytes, others: Iterable[bytes]) -> None:
         """Refuse what is no list, is too short, or repeats a token of another list."""
@@ -232,15 +234,15 @@ class _Ring:
             )
 
     def _inputs(self, *, but: Path | None = None) -> Iterator[bytes]:
-        """The lists that came, as they came, one in memory at a time."""
+        """Yield the lists that came, as they came, one in memory at a time."""
         paths = [self.blinding_state.path(f"{self._owner(hop)}.in") for hop in range(1, len(self.parties))]
         return (path.read_bytes() for path in paths if path != but and path.exists())
 
-    def _made(self, *, full: bool = True) -> Iterator[bytes]:
-        """The lists that this party made; with or without the one that every party has blinded."""
+    def _own_lists(self, *, full: bool = True) -> Iterator[bytes]:
+        """Yield the lists that this party made; with or without the one that every party has blinded."""
         hops = range(len(self.parties) if full else self._last)
         owners = [owner for owner in map(self._owner, hops) if self.has(Kind.BLINDED, owner)]
-        return (self._kept(Kind.BLINDED, owner) for owner in owners)
+        return (self._read_stored(Kind.BLINDED, owner) for owner in owners)
 
     # ---- the common list
 
@@ -252,10 +254,10 @@ class _Ring:
                 await self._take_full(owner)
 
         def find() -> None:
-            common = tokens_of(self._kept(Kind.BLINDED, self._owner(self._last)))
+            common = tokens_of(self._read_stored(Kind.BLINDED, self._owner(self._last)))
             for owner in range(len(self.parties)):
                 if owner != self._owner(self._last):
-                    common = lists.in_both(common, tokens_of(self._kept(Kind.FULL, owner)))
+                    common = lists.in_both(common, tokens_of(self._read_stored(Kind.FULL, owner)))
             check_common_size(len(common), self.minimum)
             data = common.tobytes()
             sha256 = hashlib.sha256(data).digest()
@@ -269,7 +271,7 @@ class _Ring:
     async def _take_full(self, owner: int) -> None:
         store, digest, hop = self._context.store, self._context.digest, self._last
         steps = await self._steps(owner, hop)
-        mine = peer_pb2.BlindedSteps.FromString(self._kept(Kind.STEPS, owner)).steps
+        mine = peer_pb2.BlindedSteps.FromString(self._read_stored(Kind.STEPS, owner)).steps
         if _digests(steps[: len(mine)]) != _digests(mine):
             raise self._context.wrong_list(owner, hop, "it was not made of the list that this party blinded")
         target = await asyncio.to_thread(store.target, digest, Kind.FULL, str(owner))
@@ -277,7 +279,7 @@ class _Ring:
 
         def keep() -> None:
             data = target.read_bytes()
-            self._check(owner, hop, data, itertools.chain(self._inputs(), self._made(full=False)))
+            self._check(owner, hop, data, itertools.chain(self._inputs(), self._own_lists(full=False)))
             item = Item(sha256=hashlib.sha256(data).digest(), size=len(data))
             store.enter(digest, Kind.FULL, str(owner), item)
 
@@ -285,12 +287,12 @@ class _Ring:
 
     async def signed_by_all(self) -> tuple[int, bytes]:
         """Size and SHA-256 of the common list, when every party has signed it."""
-        own = common_pb2.Commitment.FromString(await asyncio.to_thread(self._kept, Kind.COMMITMENT))
+        own = common_pb2.Commitment.FromString(await asyncio.to_thread(self._read_stored, Kind.COMMITMENT))
         n_common, sha256 = own.n_records, own.nodes[0]
         for name in self._context.others:
             what = "the statement of the common list"
-            listed = self._context.listed(peer_pb2.PSEUDONYM_LIST_COMMITMENT)
-            data = await self._context.fetched(name, listed, limit=_LARGEST_STEPS, what=what)
+            call = self._context.call_for_list(peer_pb2.PSEUDONYM_LIST_COMMITMENT)
+            data = await self._context.fetch(name, call, limit=_LARGEST_STEPS, what=what)
             await asyncio.to_thread(self._check_commitment, name, data, n_common, sha256)
         return n_common, sha256
 
@@ -322,23 +324,23 @@ class _Ring:
         return await self._places(self._me, 0, n_common)
 
     async def _places(self, owner: int, hop: int, n_common: int) -> bytes:
-        """Where the common people stand in what this party made its list of `owner` of."""
+        """Return where the common people stand in the list from which this party made its list of `owner`."""
         if hop == self._last:
 
             def find() -> bytes:
-                full = tokens_of(self._kept(Kind.BLINDED, owner))
-                return lists.places(full, tokens_of(self._kept(Kind.TOKENS))).tobytes()
+                full = tokens_of(self._read_stored(Kind.BLINDED, owner))
+                return lists.places(full, tokens_of(self._read_stored(Kind.TOKENS))).tobytes()
 
             positions = await self._context.node.heavily(find)
         else:
             successor = sender(self.parties, owner, hop + 1)
             what = f"places in the list of party '{self.parties[owner]}'"
-            listed, limit = (
-                self._context.listed(peer_pb2.PSEUDONYM_LIST_POSITIONS, owner),
+            call, limit = (
+                self._context.call_for_list(peer_pb2.PSEUDONYM_LIST_POSITIONS, owner),
                 lists.POSITION_BYTES * n_common,
             )
-            positions = await self._context.fetched(successor, listed, limit=limit, what=what)
-        order = await asyncio.to_thread(self._kept, Kind.SHUFFLE, owner)
+            positions = await self._context.fetch(successor, call, limit=limit, what=what)
+        order = await asyncio.to_thread(self._read_stored, Kind.SHUFFLE, owner)
         n_tokens = len(order) // lists.POSITION_BYTES
         if problem := lists.positions_problem(positions, n_tokens=n_tokens, n_common=n_common):
             raise PeerFault(
@@ -347,24 +349,24 @@ class _Ring:
                 f" '{sender(self.parties, owner, hop + 1)}': {problem}",
                 hint="nothing was randomized; that party's operator should look at its log",
             )
-        return lists.followed(positions, order)
+        return lists.trace_positions(positions, order)
 
     # ---- asking and saying
 
     def _owner(self, hop: int) -> int:
         return (self._me - hop) % len(self.parties)
 
-    def _kept(self, kind: Kind, owner: int | None = None) -> bytes:
-        """The bytes of an item that cannot be made again."""
+    def _read_stored(self, kind: Kind, owner: int | None = None) -> bytes:
+        """Return the bytes of an item that cannot be made again."""
         try:
             return self._context.store.read(self._context.digest, kind, "" if owner is None else str(owner))
         except LostError:
-            raise self._lost("a file of its linkage is lost or harmed") from None
+            raise self._make_lost_fault("a file of its linkage is lost or harmed") from None
 
     def _what(self, owner: int, hop: int) -> str:
         return f"the blinded list of party '{self.parties[owner]}', hop {hop}"
 
-    def _changed(self, owner: int, hop: int) -> PeerFault:
+    def _make_changed_fault(self, owner: int, hop: int) -> PeerFault:
         return PeerFault(
             "ALIGNMENT_MISMATCH",
             f"blinded list of party '{self.parties[owner]}', hop {hop}: party '{sender(self.parties, owner, hop)}' tells"
@@ -372,7 +374,7 @@ class _Ring:
             hint="nothing is blinded for a second list; if its table or state changed, submit the study under a new id",
         )
 
-    def _lost(self, problem: str) -> PeerFault:
+    def _make_lost_fault(self, problem: str) -> PeerFault:
         return PeerFault(
             "ALIGNMENT_MISMATCH",
             f"alignment of party '{self._context.me}': {problem}",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.statistics import statistics_of_each
@@ -16,14 +16,14 @@ from verticil.shared.privacy.events import PrivacyEvent
 
 
 def data_fingerprint(holding: LocalDataset) -> bytes:
-    """Of all own units: other values get other noise."""
+    """Return the fingerprint of all own units: other values get other noise."""
     return hashlib.sha256(b"".join(value for _, value in sorted(holding.fingerprints.items()))).digest()
 
 
 def statistics(
     context: PeerStudyContext, holding: LocalDataset, event: PrivacyEvent, *, basis: bytes, noise: bytes
 ) -> list[Release]:
-    """What sharing statistics means for the ledger: one entry for each data set that they come from.
+    """Return the entries of the ledger for sharing statistics: one for each data set that they come from.
 
     Args:
         context: the study.
@@ -73,8 +73,8 @@ def store_shared(
                 "size": len(content),
                 "at": context.node.clock(),
             }
-            charged = site.ledger.record_shared(release, policy=site.config.policy, along_with=along_with, **send)
-            row = audited(release, unit=None, charged=charged)
-            shared = line_of(What.SHARED, release, charged, row, detail=str(kind), **send)
+            charge = site.ledger.record_shared(release, policy=site.config.policy, along_with=along_with, **send)
+            row = make_audit_fields(release, unit=None, charge=charge)
+            shared = line_of(What.SHARED, release, charge, row, detail=str(kind), **send)
             site.audit.record(shared, send["at"])
         context.store.put(context.digest, kind, content, name)

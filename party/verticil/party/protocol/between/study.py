@@ -65,7 +65,7 @@ class BetweenStudy(StudyRun, Generic[F]):
     # ---- what a protocol between parties has of its own
 
     @abstractmethod
-    def remembered(self, record: StudyRecord) -> F:
+    def read_facts(self, record: StudyRecord) -> F:
         """Return what this party remembers of the study; begins with `common_facts`."""
 
     @abstractmethod
@@ -78,18 +78,18 @@ class BetweenStudy(StudyRun, Generic[F]):
 
     # ---- what all have in common
 
-    def planned(self) -> tuple[StudyRecord, Plan]:
-        """See `StudyRun.planned`; the state, too, is what this party itself finds out."""
+    def plan(self) -> tuple[StudyRecord, Plan]:
+        """See `StudyRun.plan`; the state, too, is what this party itself finds out."""
         record = self.site.state.study(self.digest)
-        self.facts = self.remembered(record)
-        found = self.next_step(self.facts)
-        if found.step.value != Step.END.value and found.state is not None:  # END writes that down together with the end
-            failure = self.facts.failure if is_final(found.state) else ""
-            self.site.state.move(self.digest, found.state, failure)
-        return record, found
+        self.facts = self.read_facts(record)
+        end = self.next_step(self.facts)
+        if end.step.value != Step.END.value and end.state is not None:  # END writes that down together with the end
+            failure = self.facts.failure if is_final(end.state) else ""
+            self.site.state.move(self.digest, end.state, failure)
+        return record, end
 
     async def act(self, step: StrEnum, record: StudyRecord) -> str | None:
-        """See `StudyRun.act`."""
+        """Do one step; see `StudyRun.act`."""
         actions: Mapping[StrEnum, Callable[[StudyRecord], Awaitable[str | None]]] = {
             Step.END: self._end,
             Step.CLEAR: self._clear,
@@ -148,8 +148,8 @@ class BetweenStudy(StudyRun, Generic[F]):
         state, me, digest = self.site.state, self.node.me, self.digest
         proposal = record.task.proposed
         items = self.store.items(digest)
-        named = {kind: frozenset(name for which, name in items if which is kind) for kind in Kind}
-        spooled = state.artifacts(digest, record.task.effective_digest)
+        names_by_kind = {kind: frozenset(name for which, name in items if which is kind) for kind in Kind}
+        artifacts = state.artifacts(digest, record.task.effective_digest)
         return Facts(
             state=State(record.task.state),
             party=me,
@@ -161,27 +161,27 @@ class BetweenStudy(StudyRun, Generic[F]):
             denied=record.denial_sent is not None,
             revoked=record.revocation_sent is not None,
             failure=record.failure.code if record.failure is not None else record.task.failure,
-            approvals=named[Kind.APPROVAL],
+            approvals=names_by_kind[Kind.APPROVAL],
             agreed=bool(record.task.effective),
             committing=proposal.linkage.mode != "keyed-hash",
             listed=alignment.is_listed(items, proposal.parties),
-            common=bool(named[Kind.COMMON]) and record.n_common is not None,
-            statements=named[Kind.STATEMENT],
-            assembled=me in named[Kind.SIGNATURE] and publication.release_folder(self.site, digest).is_dir(),
-            signatures=named[Kind.SIGNATURE],
-            leftovers=bool(spooled) or self.store.holds(digest, keep=kept_after(State(record.task.state))),
+            common=bool(names_by_kind[Kind.COMMON]) and record.n_common is not None,
+            statements=names_by_kind[Kind.STATEMENT],
+            assembled=me in names_by_kind[Kind.SIGNATURE] and publication.release_folder(self.site, digest).is_dir(),
+            signatures=names_by_kind[Kind.SIGNATURE],
+            leftovers=bool(artifacts) or self.store.holds(digest, keep=kept_after(State(record.task.state))),
         )
 
     # ---- ends
 
     async def _end(self, record: StudyRecord) -> None:
-        """The study has ended without a release: write it down, then drop what was made for it."""
-        found = self.next_step(self.facts)
+        """Record that the study has ended without a release, then drop what was made for it."""
+        study_end = self.next_step(self.facts)
 
         def end() -> None:
             remove_tree(publication.release_folder(self.site, self.digest), ignore_errors=True)
-            self.site.state.show(self.digest, found.stage, at=self.node.clock())
-            self.site.state.move(self.digest, found.state or State.FAILED, self.facts.failure)
+            self.site.state.show(self.digest, study_end.stage, at=self.node.clock())
+            self.site.state.move(self.digest, study_end.state or State.FAILED, self.facts.failure)
 
         await asyncio.to_thread(end)
         await self._clear(record)
@@ -242,7 +242,7 @@ class BetweenStudy(StudyRun, Generic[F]):
         await asyncio.to_thread(self.store.put, self.digest, Kind.APPROVAL, signed, name)
 
     async def _digest_of(self, record: StudyRecord, name: str) -> peer_pb2.GetStudyDigestReply:
-        """What a peer says of the study.
+        """Return what a peer says of the study.
 
         Raises:
             PeerFailedError: that it has ended there.
@@ -255,7 +255,7 @@ class BetweenStudy(StudyRun, Generic[F]):
             name, lambda peer: peer.get_study_digest(request), what="to load the study"
         )
         if reply.HasField("failure") and reply.study_digest == record.digest:
-            raise PeerFailedError(_heard(name, from_detail(reply.failure)))
+            raise PeerFailedError(_peer_end(name, from_detail(reply.failure)))
         mine, theirs = record.task.effective_digest, reply.effective_digest[:32]
         if mine and theirs and mine != theirs:
             raise PeerFailedError(
@@ -273,9 +273,9 @@ class BetweenStudy(StudyRun, Generic[F]):
         store, node = self.store, self.node
 
         def agree() -> None:
-            given = {name: store.signed(record.digest, Kind.APPROVAL, name) for name in self.facts.peers}
-            revoked = node.revocations.serials()
-            void = [name for name, signed in given.items() if serial_of(signed) in revoked]
+            approvals = {name: store.signed(record.digest, Kind.APPROVAL, name) for name in self.facts.peers}
+            revoked_serials = node.revocations.serials()
+            void = [name for name, signed in approvals.items() if serial_of(signed) in revoked_serials]
             for name in void:
                 _log.warning("the approval of '%s' is void: its certificate was revoked", name)
                 store.forget(record.digest, Kind.APPROVAL, name)
@@ -285,7 +285,7 @@ class BetweenStudy(StudyRun, Generic[F]):
             proposal = record.task.proposed
             bodies = [
                 self.site.state.study(record.digest).approval or b"",
-                *(signed.body for signed in given.values()),
+                *(signed.body for signed in approvals.values()),
             ]
             effective = effective_study(proposal, [parse_approval(body) for body in bodies])
             self.site.state.agree(record.digest, to_bytes(effective), digest_of(effective))
@@ -304,24 +304,24 @@ class BetweenStudy(StudyRun, Generic[F]):
         return waiting
 
     def _context(self, record: StudyRecord) -> PeerStudyContext:
-        agreed = agreement(self.site, record, self.node.clock().date())
+        agreed_study = agreement(self.site, record, self.node.clock().date())
         return PeerStudyContext(
             node=self.node,
             record=record,
-            agreed=agreed,
+            agreed=agreed_study,
             data=self.data,
             between=self.between,
-            known_structure=known_structure(self.store, record, agreed.effective),
+            known_structure=known_structure(self.store, record, agreed_study.effective),
         )
 
 
-def _heard(name: str, told: VerticilError) -> VerticilError:
-    """The end of a study, as a peer reports it. What it had itself from another node is passed on as it is."""
-    if told.code == "STUDY_DENIED":
+def _peer_end(name: str, error: VerticilError) -> VerticilError:
+    """Return the end of a study, as a peer reports it; pass on what the peer itself had from another node."""
+    if error.code == "STUDY_DENIED":
         return Refusal(
-            "STUDY_DENIED", f"'{name}' has {told.message}" if told.message.startswith("denied") else told.message
+            "STUDY_DENIED", f"'{name}' has {error.message}" if error.message.startswith("denied") else error.message
         )
-    hint = f"'{name}' says: {told.hint}" if told.hint else ""
-    if told.code in {"STUDY_WITHDRAWN", "STUDY_EXPIRED"}:
-        return Refusal(told.code, told.message, hint=hint)
-    return Refusal("STUDY_WITHDRAWN", f"'{name}' cannot go on: {told.code}: {told.message}", hint=hint)
+    hint = f"'{name}' says: {error.hint}" if error.hint else ""
+    if error.code in {"STUDY_WITHDRAWN", "STUDY_EXPIRED"}:
+        return Refusal(error.code, error.message, hint=hint)
+    return Refusal("STUDY_WITHDRAWN", f"'{name}' cannot go on: {error.code}: {error.message}", hint=hint)

@@ -80,28 +80,28 @@ class CentralContext(StudyContext):
     progress: Progress
 
     async def alignment(self, *, n_records: int) -> Alignment:
-        """What the miner sends of the common people, if it is what this party confirmed, where it has; as `fetch_alignment`.
+        """Return what the miner sends of the common people, if it is what this party confirmed; raises as `fetch_alignment`.
 
         Raises:
             PeerFault: also ALIGNMENT_MISMATCH, another list.
         """
-        told = await fetch_alignment(self.coordinator, self.digest, n_records=n_records)
+        message = await fetch_alignment(self.coordinator, self.digest, n_records=n_records)
         self.require_same_common(
-            told.common_sha256,
+            message.common_sha256,
             "the miner tells another common list than the one that was confirmed",
             hint="nothing is randomized for a second list",
         )
-        return told
+        return message
 
-    def signed_by_all(self, told: Alignment) -> None:
+    def signed_by_all(self, alignment: Alignment) -> None:
         """Check that every party has signed the common list; raises as `check_common`."""
         check_common(
-            told.statements,
+            alignment.statements,
             parties=self.study.parties,
             mode=self.mode,
             study=self.digest,
-            n_common=told.n_common,
-            common_sha256=told.common_sha256,
+            n_common=alignment.n_common,
+            common_sha256=alignment.common_sha256,
             authority=self.node.authority,
             at=self.node.clock(),
             revoked=self.node.revocations.since(),
@@ -137,15 +137,15 @@ class Linker(Protocol):
         ...
 
     async def rows(self, context: CentralContext) -> Rows:
-        """The common records in the common order, after every check. Raises as `confirm`."""
+        """Return the common records in the common order, after every check. Raises as `confirm`."""
         ...
 
 
 class Pseudonyms:
-    """``keyed-hash``."""
+    """Linker of studies with linkage ``keyed-hash``."""
 
     async def link(self, context: CentralContext) -> None:
-        """Send the pseudonyms."""
+        """Send the pseudonyms to the miner."""
         await send_pseudonyms(
             context.coordinator,
             context.digest,
@@ -156,38 +156,40 @@ class Pseudonyms:
 
     async def confirm(self, context: CentralContext) -> Accepted:
         """Recompute the common list from the own pseudonyms."""
-        told, rows = await self._found(context)
-        report = coordinator_pb2.ReportRequest(study_digest=context.digest, confirmed_common_sha256=told.common_sha256)
-        return Accepted(n_common=told.n_common, common_sha256=told.common_sha256, rows=rows, report=report)
+        alignment, rows = await self._find_rows(context)
+        report = coordinator_pb2.ReportRequest(
+            study_digest=context.digest, confirmed_common_sha256=alignment.common_sha256
+        )
+        return Accepted(n_common=alignment.n_common, common_sha256=alignment.common_sha256, rows=rows, report=report)
 
     async def rows(self, context: CentralContext) -> Rows:
-        """See `Linker.rows`."""
-        return (await self._found(context))[1]
+        """Return the common rows; see `Linker.rows`."""
+        return (await self._find_rows(context))[1]
 
-    async def _found(self, context: CentralContext) -> tuple[Alignment, Rows]:
+    async def _find_rows(self, context: CentralContext) -> tuple[Alignment, Rows]:
         holding = context.holding
-        told = await context.alignment(n_records=holding.n_records)
+        alignment = await context.alignment(n_records=holding.n_records)
         rows = await context.node.heavily(
             lambda: common_from_bitmap(
                 holding.pseudonyms,
-                told.bitmap,
-                expected_sha256=told.common_sha256,
-                n_common=told.n_common,
+                alignment.bitmap,
+                expected_sha256=alignment.common_sha256,
+                n_common=alignment.n_common,
                 minimum=context.minimum,
                 keep=functools.partial(_keep, context.node.site.config.state_directory),
             )
         )
-        return told, rows
+        return alignment, rows
 
 
 def _keep(folder: Path, n: int, parts: Iterable[Rows]) -> Rows:
-    """The places of so many people as one array, outside memory where they are many; raises as `disk_faults`."""
+    """Return the places of so many people as one array, outside memory where they are many; raises as `disk_faults`."""
     with disk_faults(folder):
         return kept(folder if n > MEMORY_ROWS else None, n, parts, np.dtype(np.int64))
 
 
 class RowOrder:
-    """``order-commitment``."""
+    """Linker of studies with linkage ``order-commitment``."""
 
     async def link(self, context: CentralContext) -> None:
         """Commit to the order of the table's rows."""
@@ -202,24 +204,24 @@ class RowOrder:
         return Accepted(n_common=tree.n_records, common_sha256=tree.root, rows=rows, report=report)
 
     async def rows(self, context: CentralContext) -> Rows:
-        """All rows, in the table's order."""
+        """Return all rows, in the table's order."""
         tree = context.holding.row_order
-        told = await context.alignment(n_records=0)
-        if (told.n_common, told.common_sha256) != (tree.n_records, tree.root):
+        alignment = await context.alignment(n_records=0)
+        if (alignment.n_common, alignment.common_sha256) != (tree.n_records, tree.root):
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
                 f"study '{context.record.study_id}': the miner tells another row order than that of this party's table",
                 hint="nothing was randomized; were rows added, removed or moved after this party committed to their order?",
             )
-        check_common_size(told.n_common, context.minimum)
-        context.signed_by_all(told)
+        check_common_size(alignment.n_common, context.minimum)
+        context.signed_by_all(alignment)
         n, folder = context.holding.n_records, context.node.site.config.state_directory
         parts = (np.arange(start, min(start + MEMORY_ROWS, n)) for start in range(0, n, MEMORY_ROWS))
         return await context.node.heavily(lambda: _keep(folder, n, parts))
 
 
 class Ring:
-    """``dh-psi``."""
+    """Linker of studies with linkage ``dh-psi``."""
 
     async def link(self, context: CentralContext) -> None:
         """Blind the own list and those of the others, each when its context has come.
@@ -245,24 +247,24 @@ class Ring:
 
     async def confirm(self, context: CentralContext) -> Accepted:
         """Check the common list against the own, fully blinded list, and sign it."""
-        told, _ = await self._found(context)
-        statement = context.commitment(told.n_common, told.common_sha256)
+        alignment, _ = await self._find_rows(context)
+        statement = context.commitment(alignment.n_common, alignment.common_sha256)
         report = coordinator_pb2.ReportRequest(study_digest=context.digest, commitment=statement)
-        return Accepted(n_common=told.n_common, common_sha256=told.common_sha256, rows=None, report=report)
+        return Accepted(n_common=alignment.n_common, common_sha256=alignment.common_sha256, rows=None, report=report)
 
     async def rows(self, context: CentralContext) -> Rows:
-        """The common records by ascending fully blinded token; every party has signed the list."""
-        told, rows = await self._found(context)
-        context.signed_by_all(told)
+        """Return the common records by ascending fully blinded token; every party has signed the list."""
+        alignment, rows = await self._find_rows(context)
+        context.signed_by_all(alignment)
         await asyncio.to_thread(_blinding_state(context).forget_key)
         return rows
 
     # ---- own list
 
     async def _own(self, context: CentralContext, progress: Progress) -> tuple[bytes, NDArray[np.int64]]:
-        """The own list as it is sent, ascending, and the record of each of its tokens."""
+        """Return the own list as it is sent, ascending, and the record of each of its tokens."""
         blinding_state, holding = _blinding_state(context), context.holding
-        await blinding_state.blinded(
+        await blinding_state.blind_into(
             _OWN, holding.seeds.tobytes(), own=True, heavily=context.node.heavily, progress=progress
         )
 
@@ -281,19 +283,19 @@ class Ring:
         return await context.node.heavily(ascending)
 
     async def _as_sent(self, context: CentralContext) -> NDArray[np.int64]:
-        """The record of each token of the own list, if the list is the one that was put at the miner.
+        """Return the record of each token of the own list, if the list is the one that was put at the miner.
 
         What the miner marks are places in that list. Made again with another key, or from another table, it has other places,
         and the marks would be taken for other people.
         """
         blinding_state = _blinding_state(context)
         if not blinding_state.has_key and await asyncio.to_thread(blinding_state.take, _OWN) is None:
-            raise _lost(context, "is lost, and so is the key with which it was made")
+            raise _make_lost_fault(context, "is lost, and so is the key with which it was made")
         data, rows = await self._own(context, context.progress)
-        noted = await asyncio.to_thread(blinding_state.take, _SENT)
-        if noted is not None:
-            if noted != hashlib.sha256(data).digest():
-                raise _lost(context, "is not the one that it sent to the miner")
+        note = await asyncio.to_thread(blinding_state.take, _SENT)
+        if note is not None:
+            if note != hashlib.sha256(data).digest():
+                raise _make_lost_fault(context, "is not the one that it sent to the miner")
             return rows
         owner = context.study.parties.index(context.me)
         try:
@@ -301,9 +303,9 @@ class Ring:
         except VerticilError as error:
             if error.code != "ARTIFACT_INVALID":
                 raise
-            raise _lost(context, "is not the one that it sent to the miner") from None
+            raise _make_lost_fault(context, "is not the one that it sent to the miner") from None
         if not reply.complete:
-            raise _lost(context, "is not at the miner, which tells of common people in it")
+            raise _make_lost_fault(context, "is not at the miner, which tells of common people in it")
         return rows
 
     # ---- others' lists
@@ -311,20 +313,20 @@ class Ring:
     async def _others(self, context: CentralContext, owner: int, hop: int, progress: Progress) -> bytes:
         """Another party's list, blinded by this one."""
         blinding_state, name = _blinding_state(context), f"{owner:02d}-{hop:02d}.list"
-        made = await asyncio.to_thread(blinding_state.take, name)
-        if made is not None:
-            return made
+        blinded_list = await asyncio.to_thread(blinding_state.take, name)
+        if blinded_list is not None:
+            return blinded_list
         arriving = f"{owner:02d}-{hop - 1:02d}.in"
         data = await self._fetch(context, owner, hop - 1, arriving)
         try:
-            await blinding_state.blinded(name, data, own=False, heavily=context.node.heavily, progress=progress)
+            await blinding_state.blind_into(name, data, own=False, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
             raise context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
         await asyncio.to_thread(blinding_state.remove, arriving)
         return await asyncio.to_thread(blinding_state.take, name) or b""
 
     async def _fetch(self, context: CentralContext, owner: int, hop: int, name: str) -> bytes:
-        """A list as the party before sent it, checked."""
+        """Fetch a list as the party before sent it, and check it."""
         target = await asyncio.to_thread(_blinding_state(context).path, name)
         statements: list[common_pb2.Signed] = []
 
@@ -348,7 +350,7 @@ class Ring:
                 await asyncio.to_thread(context.node.site.state.show, context.digest, waiting, at=context.node.clock())
             raise
 
-        def checked() -> bytes:
+        def check_list() -> bytes:
             data = target.read_bytes()
             body = blinded_body(
                 study=context.digest, owner=parties[owner], hop=hop, party=before, size=len(data), sha256=sha256
@@ -365,7 +367,7 @@ class Ring:
                 raise context.wrong_list(owner, hop, f"{n_repeated} tokens are there twice")
             return data
 
-        return await context.node.heavily(checked)
+        return await context.node.heavily(check_list)
 
     async def _put(self, context: CentralContext, owner: int, hop: int, data: bytes) -> None:
         """Send a list from where the miner stands."""
@@ -381,9 +383,9 @@ class Ring:
 
     # ---- the common people
 
-    async def _found(self, context: CentralContext) -> tuple[Alignment, Rows]:
-        """What the miner sends, and the rows that it marks, if they are the list that it names."""
-        told = await context.alignment(n_records=context.holding.n_records)
+    async def _find_rows(self, context: CentralContext) -> tuple[Alignment, Rows]:
+        """Return what the miner sends, and the rows that it marks, if they are the list that it names."""
+        alignment = await context.alignment(n_records=context.holding.n_records)
         parties = context.study.parties
         data = await asyncio.to_thread(_blinding_state(context).take, _FULL)
         if data is None:
@@ -397,21 +399,21 @@ class Ring:
                 raise context.wrong_list(
                     parties.index(context.me), len(parties) - 1, f"{len(full)} tokens, expected {len(rows)}"
                 )
-            positions = marked_positions(told.bitmap, n_records=len(rows), n_common=told.n_common)
+            positions = marked_positions(alignment.bitmap, n_records=len(rows), n_common=alignment.n_common)
             common = full[positions]
             order = np.argsort(common)
-            if hashlib.sha256(common[order].tobytes()).digest() != told.common_sha256:
+            if hashlib.sha256(common[order].tobytes()).digest() != alignment.common_sha256:
                 raise PeerFault(
                     "ALIGNMENT_MISMATCH",
                     "alignment: the marked tokens are not the common list that the miner announced",
                     hint="nothing was randomized; if it happens again, the miner and this party do not have the same list",
                 )
-            check_common_size(told.n_common, context.minimum)
-            found = rows[positions[order]]
-            found.setflags(write=False)
-            return found
+            check_common_size(alignment.n_common, context.minimum)
+            common_rows = rows[positions[order]]
+            common_rows.setflags(write=False)
+            return common_rows
 
-        return told, await context.node.heavily(find)
+        return alignment, await context.node.heavily(find)
 
 
 def _blinding_state(context: CentralContext) -> BlindingState:
@@ -421,22 +423,22 @@ def _blinding_state(context: CentralContext) -> BlindingState:
 def _note_sent(context: CentralContext, data: bytes) -> None:
     """Remember the digest of the own list before its first byte leaves; another list never does."""
     blinding_state, sha256 = _blinding_state(context), hashlib.sha256(data).digest()
-    noted = blinding_state.take(_SENT)
-    if noted is None:
+    note = blinding_state.take(_SENT)
+    if note is None:
         blinding_state.note(_SENT, sha256)
-    elif noted != sha256:
-        raise _lost(context, "is not the one that it sent to the miner")
+    elif note != sha256:
+        raise _make_lost_fault(context, "is not the one that it sent to the miner")
 
 
 def _head(context: CentralContext, owner: int, hop: int, data: bytes) -> coordinator_pb2.PutBlindedRequest:
-    """What a list is announced with: its size, its SHA-256, and this party's signature of them."""
+    """Return what a list is announced with: its size, its SHA-256, and this party's signature of them."""
     step = context.blinded_step(owner, hop, data)
     return coordinator_pb2.PutBlindedRequest(
         study_digest=context.digest, owner=owner, hop=hop, size=step.size, sha256=step.sha256, statement=step.statement
     )
 
 
-def _lost(context: CentralContext, problem: str) -> PeerFault:
+def _make_lost_fault(context: CentralContext, problem: str) -> PeerFault:
     return PeerFault(
         "ALIGNMENT_MISMATCH",
         f"study '{context.record.study_id}': the blinded list of this party, '{context.me}', {problem}",

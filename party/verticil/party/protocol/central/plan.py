@@ -38,20 +38,20 @@ def plan(
     *,
     automatic: bool,
     own_units: Set[int],
-    spooled: Set[int],
-    receipted: Set[int],
+    spooled_units: Set[int],
+    receipted_units: Set[int],
     review: Review | None = None,
     countersigns: bool = False,
     unproven: str = "",
 ) -> Plan:
-    """The next step for a study.
+    """Return the next step for a study.
 
     Args:
         record: what is known of it.
         automatic: approval needs no person here (demo), or the site's rules have not been asked yet.
         own_units: this party's units.
-        spooled: those of them that are randomized and in the spool for the present effective study.
-        receipted: those of the spooled that the miner has signed for.
+        spooled_units: those of them that are randomized and in the spool for the present effective study.
+        receipted_units: those of the spooled that the miner has signed for.
         review: the release that waits for countersignatures.
         countersigns: this party countersigns without a person (demo only).
         unproven: what the miner claims to have and does not prove; the study waits until it does.
@@ -59,18 +59,18 @@ def plan(
     Returns:
         The step; `Step.REST` when it is others' turn.
     """
-    missing = own_units - receipted - set(record.task.units_received)
+    missing = own_units - receipted_units - set(record.task.units_received)
     return common(
         record,
         automatic=automatic,
-        leftovers=bool(spooled),
+        leftovers=bool(spooled_units),
         review=review,
         countersigns=countersigns,
         unproven=unproven,
-    ) or _after_approval(record, State(record.task.state), missing=missing, spooled=spooled)
+    ) or _after_approval(record, State(record.task.state), missing=missing, spooled_units=spooled_units)
 
 
-def _after_approval(record: StudyRecord, state: State, *, missing: Set[int], spooled: Set[int]) -> Plan:
+def _after_approval(record: StudyRecord, state: State, *, missing: Set[int], spooled_units: Set[int]) -> Plan:
     task = record.task
     if not task.pseudonyms_complete:
         return Plan(step=Step.LINK, stage="linking")
@@ -81,6 +81,6 @@ def _after_approval(record: StudyRecord, state: State, *, missing: Set[int], spo
         return Plan(step=Step.REST, stage=waiting)
     if not missing:
         return Plan(step=Step.REST, stage="all columns sent")
-    if missing - spooled:
+    if missing - spooled_units:
         return Plan(step=Step.RANDOMIZE, stage="randomizing")
     return Plan(step=Step.SEND, stage="uploading")

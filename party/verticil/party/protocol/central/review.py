@@ -77,16 +77,16 @@ def check_release(site: Site, record: StudyRecord, study: Study, folder: Path) -
     """Compare a release with the columns that this party sent; see `verticil.party.protocol.coordinated.review.ReleaseCheck`."""
     if study.tables is None:
         _check_own_columns(site, record, folder)
-        check_own_figures(folder, study, site.config.name, _sent(site, record, study))
+        check_own_figures(folder, study, site.config.name, _read_sent_columns(site, record, study))
 
 
 def _check_own_columns(site: Site, record: StudyRecord, folder: Path) -> None:
-    """The receipts in the manifest for this party's units are of the bytes that it sent."""
+    """Check that the manifest's receipts for this party's units are of the bytes that it sent."""
     manifest = cast("dict[str, list[dict[str, str]]]", json.loads((folder / "manifest.json").read_bytes()))
     bodies = [cast("dict[str, object]", json.loads(receipt["body"])) for receipt in manifest["receipts"]]
-    received = {body["unit"]: body["artifact_sha256"] for body in bodies if body["party"] == site.config.name}
-    sent = site.state.artifacts(record.digest, record.task.effective_digest)
-    wrong = [unit for unit, item in sent.items() if received.get(unit) != item.sha256.hex()]
+    receipt_digests = {body["unit"]: body["artifact_sha256"] for body in bodies if body["party"] == site.config.name}
+    artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
+    wrong = [unit for unit, item in artifacts.items() if receipt_digests.get(unit) != item.sha256.hex()]
     if wrong:
         raise GateFailed(
             "RELEASE_INVALID",
@@ -94,14 +94,14 @@ def _check_own_columns(site: Site, record: StudyRecord, folder: Path) -> None:
         )
 
 
-def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, Codes]:
-    """The randomized columns that this party sent."""
+def _read_sent_columns(site: Site, record: StudyRecord, study: Study) -> dict[int, Codes]:
+    """Return the randomized columns that this party sent."""
     columns: dict[int, Codes] = {}
     for unit, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         path = site.config.state_directory / "spool" / item.sha256.hex()
-        packed = path.read_bytes() if path.is_file() else b""
-        if hashlib.sha256(packed).digest() != item.sha256:
-            site.decisions.fetched(record.digest, here=False)
+        packed_codes = path.read_bytes() if path.is_file() else b""
+        if hashlib.sha256(packed_codes).digest() != item.sha256:
+            site.decisions.mark_fetched(record.digest, here=False)
             raise PeerFault(
                 "NOT_READY",
                 f"study '{record.study_id}': a column that was sent is no longer on this disk, so the release cannot be compared",
@@ -109,7 +109,7 @@ def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, Codes]:
             )
         channel = study.units[unit].transition
         width = channel.codes_per_record
-        columns[unit] = artifact.unpack(packed, channel.n_states, record.n_common or 0, codes_per_record=width)
+        columns[unit] = artifact.unpack(packed_codes, channel.n_states, record.n_common or 0, codes_per_record=width)
     return columns
 
 
@@ -160,20 +160,21 @@ class _Own:
         self._units = [study.column_unit(index) for index in range(len(study.units))]
         self.support = study.support()
 
-    def counted(self, axes: Sequence[int]) -> tuple[NDArray[np.float64], FamilyDesign]:
-        """The observed table of some own variables and how they were randomized."""
+    def count_table(self, axes: Sequence[int]) -> tuple[NDArray[np.float64], FamilyDesign]:
+        """Return the observed table of some own variables and how they were randomized."""
         design = family_design(self._units, self.study.schema.n_states, axes)
         return family_counts(self._columns, design), design.under(self.support.zeros(axes))
 
-    def estimated(self, axes: Sequence[int], z: float, *, prior_count: float) -> tuple[Floats, float]:
-        """The shares of some own variables' combinations, and the first two terms of the module's bound."""
-        observed, design = self.counted(axes)
-        error = np.sqrt(design.variance_total(observed)) / self.n_people
-        ours = estimators.em_estimate(observed, design, prior_count=prior_count) / self.n_people
+    def estimate_shares(self, axes: Sequence[int], z: float, *, prior_count: float) -> tuple[Floats, float]:
+        """Return the shares of some own variables' combinations, and the first two terms of the module's bound."""
+        counts, design = self.count_table(axes)
+        error = np.sqrt(design.variance_total(counts)) / self.n_people
+        ours = estimators.em_estimate(counts, design, prior_count=prior_count) / self.n_people
         return ours, float(np.sqrt((error**2).sum())) + z * float(error.max())
 
-    def fitted(self, family: Family, weights: Floats) -> Floats:
-        """The joint shares of parents and child that a family was fitted to, if `weights` are the parents' joint shares.
+    def fit_family(self, family: Family, weights: Floats) -> Floats:
+        """Return the joint shares of parents and child that a family was fitted to, if `weights` are the parents' joint
+        shares.
 
         Where rows lean on smaller tables, what they lean on is taken off again.
         """
@@ -186,30 +187,30 @@ class _Own:
         return np.maximum((weights[..., None] + lent) * table - lent * on, 0.0)
 
     def name(self, variables: Sequence[int]) -> str:
-        """In words."""
+        """The names of the variables, in words."""
         return ", ".join(f"'{self.study.schema.names[variable]}'" for variable in variables)
 
 
-def _check_shares(own: _Own, published: Node, network: Network) -> None:
+def _check_shares(own: _Own, report: Node, network: Network) -> None:
     models, exact = model_shares(network, own.support)
     level = own.study.parameters.interval_level
-    for variable, (node, model) in enumerate(zip(_each_variable(published, network), models, strict=True)):
+    for variable, (node, model) in enumerate(zip(_each_variable(report, network), models, strict=True)):
         where = own.name([variable])
         if not _alike(np.array(node["model"].floats()), model, _ROUNDING if exact else _SAMPLED):
             _differs(f"column {where}: the network's shares in the marginals are not those of its tables")
         if variable not in own.variables:
             continue
-        observed, design = own.counted((variable,))
-        ours = parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level)
+        counts, design = own.count_table((variable,))
+        ours = parameters.marginal_parameters(counts, design, variable=variable, model=model, level=level)
         for key, value in (("estimate", ours.estimate), ("standard_error", ours.standard_error)):
             if not _alike(np.array(node[key].floats()), value, _ROUNDING):
                 _differs(f"column {where}: its {_WORDS[key]} are not those of what this party sent")
 
 
-def _each_variable(published: Node, network: Network) -> tuple[Node, ...]:
-    nodes = published.items()
+def _each_variable(report: Node, network: Network) -> tuple[Node, ...]:
+    nodes = report.items()
     if [node["variable"].text() for node in nodes] != list(network.schema.names):
-        published.fail("expected each variable once, in order")
+        report.fail("expected each variable once, in order")
     return nodes
 
 
@@ -221,12 +222,12 @@ _WORDS: Final = {
 
 
 def _check_family(own: _Own, family: Family) -> None:
-    """A family of own variables alone is a function of what was sent."""
+    """Check a family of own variables alone, which is a function of what was sent."""
     rule = own.study.parameters
-    observed, design = own.counted((*family.parents, family.child))
+    counts, design = own.count_table((*family.parents, family.child))
     try:
         ours = parameters.family_parameters(
-            observed,
+            counts,
             design,
             family.child,
             family.parents,
@@ -243,30 +244,32 @@ def _check_family(own: _Own, family: Family) -> None:
             )
 
 
-def _check_bounds(own: _Own, published: Node, network: Network, joint: JointModel | None) -> None:
-    """The tables of own columns with foreign parents, alone and with own parents; in a joint model each own column and pair."""
-    wanted = [
-        (child, kept)
+def _check_bounds(own: _Own, report: Node, network: Network, joint: JointModel | None) -> None:
+    """Check the tables of own columns with foreign parents, alone and with own parents; in a joint model each own column
+    and pair.
+    """
+    table_axes = [
+        (child, own_parents)
         for child in sorted(own.variables)
         if not own.variables.issuperset(parents := network.dag.parents[child])
-        for kept in ((), *((parent,) for parent in parents if parent in own.variables))
+        for own_parents in ((), *((parent,) for parent in parents if parent in own.variables))
     ]
     tables: list[tuple[int, ...]] = []
     if joint is not None:
         tables = [axes for size in (1, 2) for axes in itertools.combinations(sorted(own.variables), size)]
-    z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(wanted) + len(tables), 1))
-    shares = [_distribution(np.array(node["estimate"].floats())) for node in published]
-    for child, kept in wanted:
-        if (excess := _excess(own, network.families[child], kept, shares, z)) > 0:
-            figure = f"shares together with {own.name(kept)}" if kept else "shares"
+    z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(table_axes) + len(tables), 1))
+    shares = [_distribution(np.array(node["estimate"].floats())) for node in report]
+    for child, own_parents in table_axes:
+        if (excess := _excess(own, network.families[child], own_parents, shares, z)) > 0:
+            figure = f"shares together with {own.name(own_parents)}" if own_parents else "shares"
             _differs(
                 f"column {own.name([child])}: by its family's probabilities its {figure} are not those of what this party sent "
                 f"({excess:.3f} beyond what noise and fit explain)"
             )
     for axes in tables:
         assert joint is not None
-        ours, allowed = own.estimated(axes, z, prior_count=0.0)
-        excess = float(np.sqrt(((joint.shares(axes) - ours) ** 2).sum())) - allowed - _MISFIT
+        ours, bound = own.estimate_shares(axes, z, prior_count=0.0)
+        excess = float(np.sqrt(((joint.shares(axes) - ours) ** 2).sum())) - bound - _MISFIT
         if excess > 0:
             _differs(
                 f"column {own.name(axes)}: in the joint model its shares are not those of what this party sent "
@@ -275,13 +278,13 @@ def _check_bounds(own: _Own, published: Node, network: Network, joint: JointMode
 
 
 def _check_sampled(own: _Own, networks: Sequence[Network]) -> None:
-    """The shares of each own column in every network that was drawn from a posterior."""
+    """Check the shares of each own column in every network that was drawn from a posterior."""
     z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(own.variables) * len(networks), 1))
     for number, network in enumerate(networks, 1):
         models, _ = model_shares(network, own.support)
         for variable in sorted(own.variables):
-            ours, allowed = own.estimated((variable,), z, prior_count=0.0)
-            excess = float(np.sqrt(((models[variable] - ours) ** 2).sum())) - 2 * allowed - _MISFIT
+            ours, bound = own.estimate_shares((variable,), z, prior_count=0.0)
+            excess = float(np.sqrt(((models[variable] - ours) ** 2).sum())) - 2 * bound - _MISFIT
             if excess > 0:
                 _differs(
                     f"column {own.name([variable])}: in network {number} of {posterior.FILE} its shares are not those of what "
@@ -289,41 +292,43 @@ def _check_sampled(own: _Own, networks: Sequence[Network]) -> None:
                 )
 
 
-def _excess(own: _Own, family: Family, kept: tuple[int, ...], shares: Sequence[Floats], z: float) -> float:
-    """How far the table of the kept parents and the child is beyond the bound of the module's text."""
+def _excess(own: _Own, family: Family, own_parents: tuple[int, ...], shares: Sequence[Floats], z: float) -> float:
+    """Return how far the table of the own parents and the child is beyond the bound of the module's text."""
     rule, n = own.study.parameters, own.n_people
-    ours, noise = own.estimated((*kept, family.child), z, prior_count=rule.prior_count or 0.0)
+    ours, noise = own.estimate_shares((*own_parents, family.child), z, prior_count=rule.prior_count or 0.0)
     mass = (
         0.0
         if rule.prior_count is None
         else prior_mass(rule, own.study.schema[family.child].name, family.probability.shape)
     )
-    distance = float(np.sqrt(((_nearest(own, family, kept, shares, ours) - ours) ** 2).sum()))
+    distance = float(np.sqrt(((_nearest(own, family, own_parents, shares, ours) - ours) ** 2).sum()))
     return distance - noise - mass / (n + mass) - _MISFIT
 
 
-def _nearest(own: _Own, family: Family, kept: tuple[int, ...], shares: Sequence[Floats], ours: Floats) -> Floats:
-    """The table of the kept parents and the child, under joint shares of the parents that bring it nearest to `ours`.
+def _nearest(own: _Own, family: Family, own_parents: tuple[int, ...], shares: Sequence[Floats], ours: Floats) -> Floats:
+    """Return the table of the own parents and the child, under joint shares of the parents that bring it nearest to `ours`.
 
     The parents' one-way shares are the published ones; how they depend on each other nobody but the miner knows, so the
     dependence that speaks for the release is found, by expectation-maximization and iterative proportional fitting.
     """
     shape = [len(shares[parent]) for parent in family.parents]
     table = family.probability.reshape([*shape, -1])
-    others = tuple(axis for axis, parent in enumerate(family.parents) if parent not in kept)
+    others = tuple(axis for axis, parent in enumerate(family.parents) if parent not in own_parents)
     weights: Floats = np.ones(())
     for parent in family.parents:
         weights = np.multiply.outer(weights, shares[parent])
     for _ in range(_STEPS):
-        made = own.fitted(family, weights).sum(axis=others, keepdims=True)
-        ratio = np.divide(ours.reshape(made.shape), made, out=np.zeros_like(made), where=made > 0)
+        fitted_table = own.fit_family(family, weights).sum(axis=others, keepdims=True)
+        ratio = np.divide(
+            ours.reshape(fitted_table.shape), fitted_table, out=np.zeros_like(fitted_table), where=fitted_table > 0
+        )
         weights = weights * (table * ratio).sum(axis=-1)
         for axis, parent in enumerate(family.parents):
             apart = tuple(other for other in range(len(shape)) if other != axis)
             total = weights.sum(axis=apart, keepdims=True)
-            wanted = shares[parent].reshape(total.shape)
-            weights = weights * np.divide(wanted, total, out=np.zeros_like(total), where=total > 0)
-    nearest: Floats = own.fitted(family, weights).sum(axis=others).reshape(ours.shape)
+            target = shares[parent].reshape(total.shape)
+            weights = weights * np.divide(target, total, out=np.zeros_like(total), where=total > 0)
+    nearest: Floats = own.fit_family(family, weights).sum(axis=others).reshape(ours.shape)
     return nearest
 
 
@@ -338,8 +343,10 @@ def _check_formats(folder: Path, network: Network) -> None:
             _differs(f"{name}: it is not the network of model.json")
 
 
-def _alike(got: Floats, expected: Floats, rounding: float) -> bool:
-    return got.shape == expected.shape and np.allclose(got, expected, rtol=rounding, atol=rounding, equal_nan=True)
+def _alike(actual: Floats, expected_shares: Floats, rounding: float) -> bool:
+    return actual.shape == expected_shares.shape and np.allclose(
+        actual, expected_shares, rtol=rounding, atol=rounding, equal_nan=True
+    )
 
 
 def _differs(problem: str) -> NoReturn:

@@ -61,29 +61,30 @@ class CentralStudy(CoordinatedStudy):
 
     @property
     def compare(self) -> ReleaseCheck:
-        """See `CoordinatedStudy.compare`."""
+        """The function that compares a release; see `CoordinatedStudy.compare`."""
         return check_release
 
-    def planned(self) -> tuple[StudyRecord, Plan]:
-        """See `StudyRun.planned`."""
+    def plan(self) -> tuple[StudyRecord, Plan]:
+        """Return the record and the next step; see `StudyRun.plan`."""
         site = self.site
         record = site.state.study(self.digest)
         study = record.task.latest
-        spooled = site.state.artifacts(self.digest, record.task.effective_digest)
+        artifacts = site.state.artifacts(self.digest, record.task.effective_digest)
         unknown = unknown_columns(site, record.task)
         return record, plan(
             record,
             automatic=self.approves_itself,
             own_units=frozenset(study.units_of(self.node.me)),
-            spooled=frozenset(spooled),
-            receipted=frozenset(unit for unit, item in spooled.items() if item.receipt is not None) | self._on_its_way,
+            spooled_units=frozenset(artifacts),
+            receipted_units=frozenset(unit for unit, item in artifacts.items() if item.receipt is not None)
+            | self._on_its_way,
             review=site.decisions.review(self.digest),
             countersigns=site.config.policy.approval == "auto",
             unproven=claim_words(unknown) if unknown else "",
         )
 
     async def act(self, step: StrEnum, record: StudyRecord) -> str | None:
-        """See `StudyRun.act`."""
+        """Do one step; see `StudyRun.act`."""
         match step:
             case Step.LINK:
                 await self._link(record)
@@ -107,12 +108,14 @@ class CentralStudy(CoordinatedStudy):
 
     async def _confirm(self, record: StudyRecord) -> None:
         context = await self._context(record)
-        accepted = await LINKERS[context.mode].confirm(context)
-        self.data.rows = accepted.rows
-        if accepted.rows is not None:
-            await self._accept_people(context, accepted.rows, accepted.common_sha256)
-        await asyncio.to_thread(self.site.state.confirm, record.digest, accepted.n_common, accepted.common_sha256)
-        await self.coordinator.report(accepted.report)
+        accepted_list = await LINKERS[context.mode].confirm(context)
+        self.data.rows = accepted_list.rows
+        if accepted_list.rows is not None:
+            await self._accept_people(context, accepted_list.rows, accepted_list.common_sha256)
+        await asyncio.to_thread(
+            self.site.state.confirm, record.digest, accepted_list.n_common, accepted_list.common_sha256
+        )
+        await self.coordinator.report(accepted_list.report)
         await asyncio.to_thread(self.site.state.told, record.digest, "alignment_confirmed")
 
     async def _accept_people(self, context: CentralContext, rows: Rows, common_sha256: bytes) -> None:
@@ -128,32 +131,32 @@ class CentralStudy(CoordinatedStudy):
         self.data.drop()
 
     async def common_people(self, record: StudyRecord) -> tuple[Study, LocalDataset, Rows]:
-        """See `CoordinatedStudy.common_people`."""
+        """Return the common people; see `CoordinatedStudy.common_people`."""
         context = await self._context(record)
         return context.study, context.holding, await self._common_rows(context)
 
     async def _common_rows(self, context: CentralContext) -> Rows:
         if self.data.rows is None:
             self.data.rows = await LINKERS[context.mode].rows(context)
-            known = context.record.common_sha256
-            if context.mode == "dh-psi" and known is not None:  # only now this party knows them
-                await self._accept_people(context, self.data.rows, known)
+            common_sha256 = context.record.common_sha256
+            if context.mode == "dh-psi" and common_sha256 is not None:  # only now this party knows them
+                await self._accept_people(context, self.data.rows, common_sha256)
         return self.data.rows
 
     async def _send(self, record: StudyRecord) -> None:
         """Send one unit that is not receipted yet. One at a time, so that a denial stops the next."""
         site = self.site
         await asyncio.to_thread(agreement, site, record, self.node.clock().date())
-        spooled = await asyncio.to_thread(site.state.artifacts, record.digest, record.task.effective_digest)
-        there = set(record.task.units_received) | {unit for unit, item in spooled.items() if item.receipt is not None}
+        artifacts = await asyncio.to_thread(site.state.artifacts, record.digest, record.task.effective_digest)
+        there = set(record.task.units_received) | {unit for unit, item in artifacts.items() if item.receipt is not None}
         there |= self._on_its_way
-        item = next(item for unit, item in spooled.items() if unit not in there)
-        if await asyncio.to_thread(site.ledger.sent, record.digest, item.unit, RECIPIENT, item.sha256):
+        item = next(item for unit, item in artifacts.items() if unit not in there)
+        if await asyncio.to_thread(site.ledger.has_sent, record.digest, item.unit, RECIPIENT, item.sha256):
             await self.make_again(record)  # what was sent once is sent again as it was, or not at all
         elif not await asyncio.to_thread(self.node.spool.holds, item.sha256):
             await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)
             return  # it is randomized again: the same bytes
-        await self._uploaded(len(there), len(spooled), 0)
+        await self._mark_uploaded(len(there), len(artifacts), 0)
         await asyncio.to_thread(enter_in_ledger, self.site, record, item, RECIPIENT, self.node.clock())
         sending = send_artifact(
             self.coordinator,
@@ -162,7 +165,7 @@ class CentralStudy(CoordinatedStudy):
             path=self.node.spool.path(item.sha256),
             sha256=item.sha256,
             chunk_bytes=site.config.federation.chunk_bytes,
-            progress=functools.partial(self._uploaded, len(there), len(spooled)),
+            progress=functools.partial(self._mark_uploaded, len(there), len(artifacts)),
         )
         try:
             receipt = await self.transfer.run(sending)
@@ -181,8 +184,8 @@ class CentralStudy(CoordinatedStudy):
             PeerFault: STUDY_MISMATCH, it is not of what was sent.
         """
         record = await asyncio.to_thread(self.site.state.study, self.digest)
-        spooled = await asyncio.to_thread(self.site.state.artifacts, self.digest, record.task.effective_digest)
-        item = spooled.get(unit)
+        artifacts = await asyncio.to_thread(self.site.state.artifacts, self.digest, record.task.effective_digest)
+        item = artifacts.get(unit)
         if item is None or item.receipt is not None:
             return False
         await self._accept_receipt(record, item, receipt)
@@ -197,7 +200,7 @@ class CentralStudy(CoordinatedStudy):
 
     # ---- reports
 
-    async def _uploaded(self, n_done: int, n_units: int, percent: int) -> None:
+    async def _mark_uploaded(self, n_done: int, n_units: int, percent: int) -> None:
         await self._progress("uploading", (100 * n_done + percent) // n_units)
 
     def _check_receipt(self, receipt: common_pb2.Signed, item: Artifact, study_id: str) -> None:
@@ -208,7 +211,7 @@ class CentralStudy(CoordinatedStudy):
         except (VerticilError, ValueError, RecursionError) as error:
             code = error.code if isinstance(error, VerticilError) else "not JSON"
             raise PeerFault("STUDY_MISMATCH", f"{where} is not one of this federation's miner ({code})") from None
-        expected: dict[str, object] = {
+        expected_body: dict[str, object] = {
             "artifact_sha256": item.sha256.hex(),
             "size": item.size,
             "party": self.node.me,
@@ -216,23 +219,25 @@ class CentralStudy(CoordinatedStudy):
             "effective_digest": item.effective_digest.hex(),
         }
         fields = cast("dict[str, object]", body) if isinstance(body, dict) else {}
-        wrong = [name for name, value in expected.items() if fields.get(name) != value]
+        wrong = [name for name, value in expected_body.items() if fields.get(name) != value]
         if wrong:
             raise PeerFault("STUDY_MISMATCH", f"{where} differs from what was sent in {', '.join(wrong)}")
 
     # ---- what the steps share
 
     async def _context(self, record: StudyRecord, stage: str = "") -> CentralContext:
-        """The study as it stands, with the data, if they are those that were approved; before that `stage` is reported."""
-        agreed = await asyncio.to_thread(agreement, self.site, record, self.node.clock().date())
+        """Return the study as it stands, with the data, if they are those that were approved; before that `stage` is
+        reported.
+        """
+        agreed_study = await asyncio.to_thread(agreement, self.site, record, self.node.clock().date())
         if stage:
             await self._progress(stage)
         return CentralContext(
             node=self.node,
             record=record,
-            agreed=agreed,
+            agreed=agreed_study,
             data=self.data,
             coordinator=self.coordinator,
-            holding=await self.data.approved(record, agreed),
+            holding=await self.data.read_approved(record, agreed_study),
             progress=functools.partial(self._progress, "linking"),
         )

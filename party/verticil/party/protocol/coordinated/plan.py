@@ -48,7 +48,7 @@ def common(
     countersigns: bool,
     unproven: str,
 ) -> Plan | None:
-    """The next step of any study that a miner tells: agreement, review, ends; None: it is that of its protocol.
+    """Return the next step of any study that a miner runs: agreement, review, ends; None: its protocol decides.
 
     Args:
         leftovers: something is kept that a study needs only while it goes on.
@@ -73,9 +73,9 @@ def common(
 
 
 def _over(record: StudyRecord, state: State, *, leftovers: bool) -> Plan | None:
-    """What is left to do when nothing more is sent for the study; None: it goes on."""
+    """Return what is left to do when nothing more is sent for the study; None: it goes on."""
     if record.revocation_sent is not None:
-        return _revoked(state, told=record.revocation_sent, leftovers=leftovers)
+        return _plan_after_revocation(state, is_reported=record.revocation_sent, leftovers=leftovers)
     if is_final(state):
         return Plan(step=Step.CLEAR if leftovers else Step.REST, stage=_ending(record, state))
     if record.failure is not None or record.denial_sent is not None:
@@ -83,11 +83,11 @@ def _over(record: StudyRecord, state: State, *, leftovers: bool) -> Plan | None:
     return None
 
 
-def _revoked(state: State, *, told: bool, leftovers: bool) -> Plan:
+def _plan_after_revocation(state: State, *, is_reported: bool, leftovers: bool) -> Plan:
     after = " after its publication" if state is State.PUBLISHED else ""
     if leftovers:
         return Plan(step=Step.CLEAR, stage=f"revoked{after}")
-    if told:
+    if is_reported:
         return Plan(step=Step.REST, stage=f"revoked{after}")
     return Plan(step=Step.TELL_REVOCATION, stage=f"revoked{after}, telling the miner")
 

@@ -43,7 +43,7 @@ folder). Raises GateFailed: RELEASE_INVALID; PeerFault: NOT_READY, what it is co
 
 
 def folder_of(site: Site, digest: bytes) -> Path:
-    """Where the release lies while it waits."""
+    """Return the folder of a release that waits for review."""
     return site.config.state_directory / "review" / digest.hex()
 
 
@@ -71,11 +71,11 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
 
 
 def _accept(site: Site, record: StudyRecord, folder: Path) -> None:
-    found = site.decisions.review(record.digest)
-    if found is None or _manifest_sha256(folder) != found.manifest_sha256:
+    review = site.decisions.review(record.digest)
+    if review is None or _manifest_sha256(folder) != review.manifest_sha256:
         drop(site, record.digest)
         raise PeerFault("NOT_READY", f"study '{record.study_id}': another release waits than the one that was told")
-    site.decisions.fetched(record.digest)
+    site.decisions.mark_fetched(record.digest)
 
 
 def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path, bytes, VerifiedRelease]:
@@ -94,24 +94,26 @@ def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path,
         GateFailed: RELEASE_INVALID, RELEASE_UNTRUSTED.
         PeerFault, GateFailed: as `compare`.
     """
-    found = site.decisions.review(record.digest)
+    review = site.decisions.review(record.digest)
     folder = folder_of(site, record.digest)
-    if found is None or record.task.state != State.REVIEW:
+    if review is None or record.task.state != State.REVIEW:
         raise PeerFault("NOT_READY", f"study '{record.study_id}': no release waits for a countersignature", hint=_HINT)
-    if not found.fetched or not folder.is_dir():
-        site.decisions.fetched(record.digest, here=False)
+    if not review.fetched or not folder.is_dir():
+        site.decisions.mark_fetched(record.digest, here=False)
         raise PeerFault("NOT_READY", f"study '{record.study_id}': the release is not here yet", hint=_HINT)
     authority = site.config.federation.authority()
-    verified = verify_release(folder, ca_certificate=authority, before_publication=True)
-    if (got := _manifest_sha256(folder)) != found.manifest_sha256:
+    release = verify_release(folder, ca_certificate=authority, before_publication=True)
+    if (actual_sha256 := _manifest_sha256(folder)) != review.manifest_sha256:
         raise GateFailed(
-            "RELEASE_INVALID", f"{folder}: its manifest is {got.hex()}, the miner told another one", hint=_HINT
+            "RELEASE_INVALID",
+            f"{folder}: its manifest is {actual_sha256.hex()}, the miner told another one",
+            hint=_HINT,
         )
-    told = (verified.study_digest, verified.effective_digest)
-    if told != (record.digest.hex(), record.task.effective_digest.hex()):
+    digests = (release.study_digest, release.effective_digest)
+    if digests != (record.digest.hex(), record.task.effective_digest.hex()):
         raise GateFailed("RELEASE_INVALID", f"{folder}: it is of another study than the one that was approved here")
     compare(site, record, record.task.decided, folder)
-    return folder, found.manifest_sha256, verified
+    return folder, review.manifest_sha256, release
 
 
 def countersign(
@@ -132,7 +134,7 @@ def countersign(
         StoppedError, Refusal: as `verticil.party.protocol.context.agreement`: the approval does not hold any more.
     """
     agreement(site, record, at.date(), giver=approver == AUTOMATIC)
-    _, manifest_sha256, verified = check(site, record, compare)
+    _, manifest_sha256, release = check(site, record, compare)
     statement = Countersignature(
         study_digest=record.digest,
         manifest_sha256=manifest_sha256,
@@ -149,7 +151,7 @@ def countersign(
         sha256=manifest_sha256,
     )
     with site.database.transaction():
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise PeerFault("NOT_READY", f"study '{record.study_id}': it was stopped here")
         site.audit.record(event, at)
         there = site.decisions.countersign(
@@ -157,11 +159,11 @@ def countersign(
         )
     if not there:
         raise PeerFault("NOT_READY", f"study '{record.study_id}': another release waits by now", hint=_HINT)
-    return verified
+    return release
 
 
 def drop(site: Site, digest: bytes) -> None:
-    """Remove the copy."""
+    """Remove the copy of the release."""
     shutil.rmtree(folder_of(site, digest), ignore_errors=True)
 
 

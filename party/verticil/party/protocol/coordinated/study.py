@@ -106,13 +106,13 @@ class CoordinatedStudy(StudyRun):
         """
         if record.approval is not None or record.denial_sent is not None or record.failure is not None:
             return
-        needed = self.site.approvers.now().needed
+        n_needed = self.site.approvers.now().needed
         progress = coordinator_pb2.Progress(stage="approving")
-        if needed > 1 or record.task.approved:
-            progress.approvers, progress.approvers_needed = record.n_votes, needed
-        told = await asyncio.to_thread(told_objections, self.site, record, self.node.clock())
-        if told is not None:
-            progress.objections.CopyFrom(told)
+        if n_needed > 1 or record.task.approved:
+            progress.approvers, progress.approvers_needed = record.n_votes, n_needed
+        objections = await asyncio.to_thread(told_objections, self.site, record, self.node.clock())
+        if objections is not None:
+            progress.objections.CopyFrom(objections)
         elif not progress.approvers_needed:
             return
         if self._told != (self.coordinator, progress):
@@ -144,11 +144,13 @@ class CoordinatedStudy(StudyRun):
 
     async def _tell_revocation(self, record: StudyRecord) -> None:
         self.data.drop()
-        revoked = await asyncio.to_thread(self.site.revocations.get, record.digest)
-        if revoked is not None:
-            said = coordinator_pb2.Withdrawal(reason=revoked.reason)
-            await self.coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, withdrawal=said))
-        await asyncio.to_thread(self.site.revocations.told, record.digest)
+        revocation = await asyncio.to_thread(self.site.revocations.get, record.digest)
+        if revocation is not None:
+            withdrawal = coordinator_pb2.Withdrawal(reason=revocation.reason)
+            await self.coordinator.report(
+                coordinator_pb2.ReportRequest(study_digest=record.digest, withdrawal=withdrawal)
+            )
+        await asyncio.to_thread(self.site.revocations.mark_reported, record.digest)
 
     async def _tell_approval(self, record: StudyRecord) -> None:
         try:
@@ -172,8 +174,8 @@ class CoordinatedStudy(StudyRun):
 
     async def make_again(self, record: StudyRecord) -> None:
         """Make again what was randomized, where this disk has lost it: the same draws, or none."""
-        spooled = await asyncio.to_thread(self.site.state.artifacts, record.digest, record.task.effective_digest)
-        if all([await asyncio.to_thread(self.node.spool.holds, item.sha256) for item in spooled.values()]):
+        artifacts = await asyncio.to_thread(self.site.state.artifacts, record.digest, record.task.effective_digest)
+        if all([await asyncio.to_thread(self.node.spool.holds, item.sha256) for item in artifacts.values()]):
             return
         study, holding, rows = await self.common_people(record)
         await self.node.heavily(
@@ -192,9 +194,9 @@ class CoordinatedStudy(StudyRun):
         )
 
     async def _tell_countersignature(self, record: StudyRecord) -> None:
-        found = await asyncio.to_thread(self.site.decisions.review, record.digest)
-        if found is not None and found.countersignature is not None:
-            body, signature, certificate = found.countersignature
+        review = await asyncio.to_thread(self.site.decisions.review, record.digest)
+        if review is not None and review.countersignature is not None:
+            body, signature, certificate = review.countersignature
             signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
             try:
                 await self.coordinator.report(

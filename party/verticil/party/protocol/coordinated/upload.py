@@ -126,7 +126,7 @@ async def send_all(
             if progress is not None:
                 await progress(100 * before // max(size, 1))
             reply = await put(stream(before))
-            fruitless = _watch(fruitless, before, reply.committed_offset, what, done=reply.complete)
+            fruitless = _watch(fruitless, before, reply.committed_offset, what, is_complete=reply.complete)
 
     await _again_once(send_rest)
 
@@ -143,22 +143,26 @@ async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_re
         PeerFault: NOT_READY while other parties' pseudonyms are missing; ALIGNMENT_MISMATCH when the bitmap is not one over
             `n_records` records; CHUNK_CORRUPT, OFFSET_MISMATCH, and those of the connection.
     """
-    expected = (n_records + 7) // 8
+    expected_size = (n_records + 7) // 8
     bitmap = bytearray()
     head: tuple[int, bytes] | None = None
     statements: tuple[common_pb2.Signed, ...] = ()
     request = coordinator_pb2.GetAlignmentRequest(study_digest=study_digest, offset=0)
-    limit = _ALIGNMENT_SECONDS + expected / _SLOWEST
+    limit = _ALIGNMENT_SECONDS + expected_size / _SLOWEST
     async with aclosing(coordinator.get_alignment(request)) as parts, _deadline("the alignment", limit):
         async for part in parts:
             if head is not None and not part.HasField("chunk"):
                 raise PeerFault("MESSAGE_INVALID", "the alignment: a part without a byte")
             if head is None:
                 head, statements = (part.n_common, part.common_sha256), tuple(part.statements)
-            if (part.n_common, part.common_sha256) != head or part.bitmap_size != expected or expected > _BITMAP_LIMIT:
+            if (
+                (part.n_common, part.common_sha256) != head
+                or part.bitmap_size != expected_size
+                or expected_size > _BITMAP_LIMIT
+            ):
                 raise PeerFault(
                     "ALIGNMENT_MISMATCH",
-                    f"a bitmap of {part.bitmap_size} bytes over {n_records} records, expected {expected}",
+                    f"a bitmap of {part.bitmap_size} bytes over {n_records} records, expected {expected_size}",
                 )
             if part.HasField("chunk") and part.chunk.data:
                 if part.chunk.offset != len(bitmap):
@@ -166,12 +170,12 @@ async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_re
                         "OFFSET_MISMATCH", f"bitmap: chunk at offset {part.chunk.offset}, expected {len(bitmap)}"
                     )
                 bitmap += plain_data(part.chunk)
-            if len(bitmap) > expected:
+            if len(bitmap) > expected_size:
                 raise PeerFault(
-                    "ALIGNMENT_MISMATCH", f"a bitmap of more than {expected} bytes over {n_records} records"
+                    "ALIGNMENT_MISMATCH", f"a bitmap of more than {expected_size} bytes over {n_records} records"
                 )
-    if head is None or len(bitmap) != expected:
-        raise PeerFault("UNREACHABLE", f"the bitmap broke off after {len(bitmap)} of {expected} bytes")
+    if head is None or len(bitmap) != expected_size:
+        raise PeerFault("UNREACHABLE", f"the bitmap broke off after {len(bitmap)} of {expected_size} bytes")
     return Alignment(n_common=head[0], common_sha256=head[1], bitmap=bytes(bitmap), statements=statements)
 
 
@@ -216,7 +220,7 @@ async def send_artifact(
             )
             ack = await coordinator.put_chunks(chunks)
             fruitless = _watch(
-                fruitless, offset, ack.committed_offset, f"unit {unit}", done=ack.committed_offset == size
+                fruitless, offset, ack.committed_offset, f"unit {unit}", is_complete=ack.committed_offset == size
             )
             offset = _offset(ack.committed_offset, size)
             await progress(100 * offset // max(size, 1))
@@ -239,14 +243,14 @@ async def _again_once(send: Callable[[], Awaitable[T]]) -> T:
         return await send()
 
 
-def _offset(committed: int, size: int) -> int:
-    if committed > size:
-        raise PeerFault("OFFSET_MISMATCH", f"the miner has committed {committed} bytes, expected at most {size}")
-    return committed
+def _offset(n_committed: int, size: int) -> int:
+    if n_committed > size:
+        raise PeerFault("OFFSET_MISMATCH", f"the miner has committed {n_committed} bytes, expected at most {size}")
+    return n_committed
 
 
-def _watch(fruitless: int, before: int, after: int, what: str, *, done: bool) -> int:
-    if done or after - before >= _LEAST_BYTES:
+def _watch(fruitless: int, before: int, after: int, what: str, *, is_complete: bool) -> int:
+    if is_complete or after - before >= _LEAST_BYTES:
         return 0
     if fruitless + 1 >= _FRUITLESS:
         raise PeerFault(

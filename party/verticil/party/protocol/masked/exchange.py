@@ -54,14 +54,14 @@ class Exchange:
             Refusal: the data, or the approval, are not those that the round began with.
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        opened = self.opened
+        open_round = self.opened
         try:
-            moved = await self.context.node.heavily(lambda: opened.alone(Round.step))
+            has_moved = await self.context.node.heavily(lambda: open_round.alone(Round.step))
         except PeerFault as error:
             raise PeerFailedError(error) from None
         # What was made for a slot leaves with it, and so does every question: it would tell when the work was done.
-        await asyncio.sleep(await asyncio.to_thread(lambda: opened.round.held_seconds))
-        before = len(opened.here) + len(opened.at_miner)
+        await asyncio.sleep(await asyncio.to_thread(lambda: open_round.round.held_seconds))
+        before = len(open_round.here) + len(open_round.at_miner)
         waiting = await all_of(self._from_peer(name) for name in self.context.others)
         try:
             await self._to_miner()
@@ -69,15 +69,15 @@ class Exchange:
         except PeerFault as error:
             if error.code != "NOT_READY":  # the miner is about to begin
                 raise
-        if moved or len(opened.here) + len(opened.at_miner) > before:
+        if has_moved or len(open_round.here) + len(open_round.at_miner) > before:
             return None
-        said = await asyncio.to_thread(lambda: f"masked tables: {opened.round.progress}")
-        return f"{said}; {waiting}" if waiting else said
+        text = await asyncio.to_thread(lambda: f"masked tables: {open_round.round.progress}")
+        return f"{text}; {waiting}" if waiting else text
 
     async def _from_peer(self, name: str) -> None:
         peers = self.context.peers
 
-        async def listed(request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+        async def list_messages(request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
             return await peers.ask(name, lambda peer: peer.list_masked(request), what=_WHAT)
 
         async def fetch(index: int) -> None:
@@ -87,7 +87,7 @@ class Exchange:
             target, limit = self.opened.arriving(index), self.opened.round.limit(index)
             await self.context.fetched_into(target, name, call, limit=limit, what=_WHAT)
 
-        await self._take(name, listed, fetch)
+        await self._take(name, list_messages, fetch)
 
     async def _from_miner(self) -> None:
         async def fetch(index: int) -> None:
@@ -100,27 +100,29 @@ class Exchange:
     async def _take(
         self,
         name: str,
-        listed: Callable[[peer_pb2.ListMaskedRequest], Awaitable[peer_pb2.ListMaskedReply]],
+        list_messages: Callable[[peer_pb2.ListMaskedRequest], Awaitable[peer_pb2.ListMaskedReply]],
         fetch: Callable[[int], Awaitable[None]],
     ) -> None:
         """Take in what a node has made for this one, and what can be taken in now."""
-        opened = self.opened
-        missing = await asyncio.to_thread(opened.alone, lambda of: of.missing(name))
+        open_round = self.opened
+        missing = await asyncio.to_thread(open_round.alone, lambda of: of.missing(name))
         if not missing:
             return
-        have = sorted(opened.here)
-        reply = await listed(peer_pb2.ListMaskedRequest(effective_digest=self.context.effective_digest, have=have))
+        have = sorted(open_round.here)
+        reply = await list_messages(
+            peer_pb2.ListMaskedRequest(effective_digest=self.context.effective_digest, have=have)
+        )
         for index in sorted(set(reply.index) & set(missing)):
             await fetch(index)
             try:
-                await self.context.node.heavily(functools.partial(opened.receive, index))
+                await self.context.node.heavily(functools.partial(open_round.receive, index))
             except PeerFault as error:  # whatever is wrong with it, no other one will come in its place
-                raise PeerFailedError(self.context.named(error, name)) from None
+                raise PeerFailedError(self.context.make_fault(error, name)) from None
 
     async def _to_miner(self) -> None:
-        opened, chunk_bytes = self.opened, self.context.node.site.config.federation.chunk_bytes
-        for index in await asyncio.to_thread(opened.round.outgoing, MINER, frozenset(opened.at_miner)):
-            item = await asyncio.to_thread(opened.round.sealed, index)
+        open_round, chunk_bytes = self.opened, self.context.node.site.config.federation.chunk_bytes
+        for index in await asyncio.to_thread(open_round.round.outgoing, MINER, frozenset(open_round.at_miner)):
+            item = await asyncio.to_thread(open_round.round.sealed, index)
             head = coordinator_pb2.PutMaskedRequest(
                 effective_digest=self.context.effective_digest, index=index, size=item.size, sha256=item.sha256
             )
@@ -135,7 +137,7 @@ class Exchange:
             await send_all(
                 self.coordinator.put_masked, head, stream, size=item.size, what=f"message {index} of the round"
             )
-            opened.at_miner.add(index)
+            open_round.at_miner.add(index)
 
     def _request(self, index: int, offset: int) -> peer_pb2.GetMaskedRequest:
         return peer_pb2.GetMaskedRequest(effective_digest=self.context.effective_digest, index=index, offset=offset)

@@ -44,34 +44,34 @@ def plan(
     record: StudyRecord,
     *,
     automatic: bool,
-    listed: bool,
+    has_listed: bool,
     common: bool,
     own_units: Set[int],
-    spooled: Set[int],
-    finished: bool,
-    begun: bool,
+    spooled_units: Set[int],
+    has_finished: bool,
+    has_begun: bool,
     leftovers: bool,
     review: Review | None = None,
     countersigns: bool = False,
     unproven: str = "",
 ) -> Plan:
-    """The next step for a study.
+    """Return the next step for a study.
 
     Args:
         record: what is known of it.
         automatic: approval needs no person here (demo), or the site's rules have not been asked yet.
-        listed: this party has made what the others need to link.
+        has_listed: this party has made what the others need to link.
         common: the common people are found and accepted.
         own_units: this party's units.
-        spooled: those of them that are randomized and in the spool for the present effective study.
-        finished: the round is over for this party, and what it made lies there for the others.
-        begun: a round is on the disk.
+        spooled_units: those of them that are randomized and in the spool for the present effective study.
+        has_finished: the round is over for this party, and what it made lies there for the others.
+        has_begun: a round is on the disk.
         leftovers: something is kept that a study needs only while it goes on.
         review, countersigns, unproven: as of `verticil.party.protocol.coordinated.plan.common`.
     """
     state = State(record.task.state)
-    stopped = record.failure is not None or record.denial_sent is not None or record.revocation_sent is not None
-    if begun and not (finished or stopped) and state in {State.REVIEW, State.PUBLISHED}:
+    has_stopped = record.failure is not None or record.denial_sent is not None or record.revocation_sent is not None
+    if has_begun and not (has_finished or has_stopped) and state in {State.REVIEW, State.PUBLISHED}:
         return Plan(step=Step.ROUND, stage="fetching the opened tables")
     return told.common(
         record,
@@ -82,22 +82,24 @@ def plan(
         unproven=unproven,
     ) or _after_approval(
         record,
-        listed=listed,
+        has_listed=has_listed,
         common=common,
-        missing=own_units - spooled,
-        finished=finished or (state > State.UPLOADING and not begun),
+        missing=own_units - spooled_units,
+        has_finished=has_finished or (state > State.UPLOADING and not has_begun),
     )
 
 
-def _after_approval(record: StudyRecord, *, listed: bool, common: bool, missing: Set[int], finished: bool) -> Plan:
+def _after_approval(
+    record: StudyRecord, *, has_listed: bool, common: bool, missing: Set[int], has_finished: bool
+) -> Plan:
     task, state = record.task, State(record.task.state)
     if not common:
-        return Plan(step=Step.COMMON if listed else Step.LIST, stage="linking")
+        return Plan(step=Step.COMMON if has_listed else Step.LIST, stage="linking")
     if not (task.pseudonyms_complete and task.alignment_confirmed):
         return Plan(step=Step.COMMIT, stage="linking")
     if state < State.PREPARING:
         return Plan(step=Step.REST, stage="waiting for the other parties")
-    if finished:
+    if has_finished:
         over = state > State.UPLOADING
         return Plan(step=Step.REST, stage=f"at the miner: {state.name.lower()}" if over else "the tables are opened")
     if missing:

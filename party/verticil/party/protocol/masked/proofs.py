@@ -25,6 +25,6 @@ def keep_round_proof(
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    known = round_proof(store, digest, party)
-    if is_missing_in(known, kind):
-        store.put(digest, Kind.ROUND, peer_pb2.Held(messages=[*known, signed]), party)
+    stored_proof = round_proof(store, digest, party)
+    if is_missing_in(stored_proof, kind):
+        store.put(digest, Kind.ROUND, peer_pb2.Held(messages=[*stored_proof, signed]), party)

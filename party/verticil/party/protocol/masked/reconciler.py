@@ -70,55 +70,57 @@ def messages_of_own(
     return tuple(own)
 
 
-def _from_miner(verifier: Verifier, told: coordinator_pb2.StudyTask) -> Sequence[Forgotten]:
-    columns = columns_from_miner(verifier, told)
-    if not told.HasField("commitment") or not verifier.is_own(told.commitment):
+def _from_miner(verifier: Verifier, task: coordinator_pb2.StudyTask) -> Sequence[Forgotten]:
+    columns = columns_from_miner(verifier, task)
+    if not task.HasField("commitment") or not verifier.is_own(task.commitment):
         return columns
     try:
-        statement = parse_common(told.commitment.body)
+        statement = parse_common(task.commitment.body)
     except PeerFault:
         return columns
-    if (statement.study, statement.party) != (told.study_digest, verifier.me):
+    if (statement.study, statement.party) != (task.study_digest, verifier.me):
         return columns
-    effective = checked(told.effective or told.proposal)
+    effective = checked(task.effective or task.proposal)
     messages = messages_of_own(
         verifier,
-        told.round_messages,
-        proposal=told.study_digest,
+        task.round_messages,
+        proposal=task.study_digest,
         effective=effective,
         n_common=statement.n_common,
     )
-    shown = _shown(verifier.site, told.study_digest, effective, messages, holder="the miner")
-    return (*columns, *shown)
+    rows = _find_unrecorded(verifier.site, task.study_digest, effective, messages, holder="the miner")
+    return (*columns, *rows)
 
 
-def _from_peer(verifier: Verifier, peer: str, held: peer_pb2.Held) -> Sequence[Forgotten]:
-    verify_signed(held.statement, verifier.authority, role=Role.PARTY, name=peer)
-    holding, digest = parse_peer_holding(held.statement.body), hashlib.sha256(held.proposal).digest()
+def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Sequence[Forgotten]:
+    verify_signed(statement.statement, verifier.authority, role=Role.PARTY, name=peer)
+    holding, digest = parse_peer_holding(statement.statement.body), hashlib.sha256(statement.proposal).digest()
     if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")
-    proposal, effective = checked(held.proposal), checked(held.effective)
+    proposal, effective = checked(statement.proposal), checked(statement.effective)
     if verifier.me not in proposal.parties:
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of a study that this party is not in")
-    messages = messages_of_own(verifier, held.messages, proposal=digest, effective=effective, n_common=held.n_common)
+    messages = messages_of_own(
+        verifier, statement.messages, proposal=digest, effective=effective, n_common=statement.n_common
+    )
     if messages:
-        return _shown(verifier.site, digest, effective, messages, holder=f"'{peer}'")
+        return _find_unrecorded(verifier.site, digest, effective, messages, holder=f"'{peer}'")
     if not holding.linked:
         return ()
     # Of the proposal: which effective study it was is the peer's word alone.
-    claimed = _linkage(verifier.site, digest, proposal, holder=f"'{peer}'")
-    return () if claimed is None else (replace(claimed, needs_approval=True),)
+    linkage_row = _linkage(verifier.site, digest, proposal, holder=f"'{peer}'")
+    return () if linkage_row is None else (replace(linkage_row, needs_approval=True),)
 
 
-def _shown(
+def _find_unrecorded(
     site: Site, digest: bytes, study: Study, messages: Sequence[SignedMessage], *, holder: str
 ) -> Sequence[Forgotten]:
     """Compare what is proved with the ledger, and with the rounds that are on this disk."""
-    found = [linkage] if (linkage := _linkage(site, digest, study, holder=holder)) is not None else []
-    known = site.ledger.rounds(digest, MaskedTables)
+    rows = [linkage] if (linkage := _linkage(site, digest, study, holder=holder)) is not None else []
+    recorded_rounds = site.ledger.rounds(digest, MaskedTables)
     for t1 in rounds_charged(messages):
-        if t1 not in known:
-            found.append(
+        if t1 not in recorded_rounds:
+            rows.append(
                 Forgotten(
                     study_digest=digest,
                     study_id=study.id,
@@ -129,10 +131,10 @@ def _shown(
             )
     if messages and not folder_of(site.config.state_directory, digest).exists():
         what = "a message of a round that this party signed"
-        found.append(
+        rows.append(
             Forgotten(study_digest=digest, study_id=study.id, holder=holder, what=what, rows=None, ends_study=True)
         )
-    return found
+    return rows
 
 
 def _linkage(site: Site, digest: bytes, study: Study, *, holder: str) -> Forgotten | None:

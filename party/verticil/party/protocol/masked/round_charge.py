@@ -22,7 +22,7 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import reserve
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
@@ -100,7 +100,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
     """
     study = record.task.decided
     with site.database.transaction():
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise StoppedError
         if site.ledger.rounds(record.digest, MaskedTables) - {t1}:
             raise Refusal(
@@ -108,8 +108,8 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
                 f"study '{study.id}': another round of it was charged, and an approval is for one",
                 hint="submit it again under a new id and approve it anew",
             )
-        held = site.state.artifacts(record.digest, record.task.effective_digest)
-        items = {unit: held[unit] for unit in study.units_of(site.config.name)}
+        artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
+        items = {unit: artifacts[unit] for unit in study.units_of(site.config.name)}
         releases = {unit: Release.from_json(item.facts) for unit, item in items.items()}
         reserve(site, record, study, releases)
         for row in tables_of_round(site, study, t1):
@@ -129,7 +129,7 @@ def _enter(
     recipient: str,
     version_tag: bytes = b"",
 ) -> None:
-    """One row, with its line; nothing if it is there."""
+    """Enter one row with its line of the audit log; do nothing if it is there."""
     if site.ledger.has_row(record.digest, release.variables, recipient, t1):
         return
     policy = site.config.policy
@@ -142,12 +142,12 @@ def _enter(
         "at": at,
     }
     if unit is None:
-        charged = site.ledger.record_shared(release, policy=policy, **send)
+        charge = site.ledger.record_shared(release, policy=policy, **send)
     else:
-        charged = site.ledger.record(release, version_tag=version_tag, policy=policy, unit=unit, **send)
+        charge = site.ledger.record(release, version_tag=version_tag, policy=policy, unit=unit, **send)
         release = replace(release, event=site.ledger.last_event())
-    told = audited(release, unit=unit, version_tag=version_tag, charged=charged)
-    _tell(site, release, send, charged, told | {ROUND: t1.hex()})
+    audit_fields = make_audit_fields(release, unit=unit, version_tag=version_tag, charge=charge)
+    _tell(site, release, send, charge, audit_fields | {ROUND: t1.hex()})
 
 
 def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
@@ -160,7 +160,7 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
     """
     study = record.task.latest
     with site.database.transaction():
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise StoppedError
         for release in linkage_releases(site, study, record.digest):
             if site.ledger.has_row(record.digest, release.variables, PARTIES, b""):
@@ -175,10 +175,10 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
                 "at": at,
             }
             people = site.ledger.people.digest(release.dataset)
-            site.ledger.put_back(release, version_tag=b"", charged=NOTHING, unit=None, people=people, **send)
-            _tell(site, release, send, NOTHING, audited(release, unit=None))
+            site.ledger.put_back(release, version_tag=b"", charge=NOTHING, unit=None, people=people, **send)
+            _tell(site, release, send, NOTHING, make_audit_fields(release, unit=None))
 
 
-def _tell(site: Site, release: Release, send: Send, charged: Cost, told: Mapping[str, object]) -> None:
-    said = line_of(What.SHARED, release, charged, told, detail=kind_of(release.event).name, **send)
-    site.audit.record(said, send["at"])
+def _tell(site: Site, release: Release, send: Send, charge: Cost, audit_fields: Mapping[str, object]) -> None:
+    line = line_of(What.SHARED, release, charge, audit_fields, detail=kind_of(release.event).name, **send)
+    site.audit.record(line, send["at"])

@@ -75,7 +75,7 @@ class OpenRound:
             return work(self.round)
 
     def arriving(self, index: int) -> Path:
-        """Where a message is put together while it arrives."""
+        """Return the file in which an arriving message is put together."""
         return self.folder / f"arriving.{index}"
 
     def receive(self, index: int) -> None:
@@ -91,8 +91,9 @@ class Rounds(MessageRounds):
         self._open: dict[bytes, OpenRound] = {}
         self._changing: defaultdict[bytes, threading.Lock] = defaultdict(threading.Lock)
 
-    def opened(self, effective_digest: bytes, begin: Callable[[], OpenRound]) -> OpenRound:
-        """A round, begun unless it is open; from now on peers may ask for its messages. Blocks, and raises as `begin`.
+    def open(self, effective_digest: bytes, begin: Callable[[], OpenRound]) -> OpenRound:
+        """Open a round, and begin it when it is new; from now on peers may ask for its messages. Blocks, and raises as
+        `begin`.
 
         A thread goes on when the connection is lost for which it began a round; the next one then gets what that one has made.
         """
@@ -108,22 +109,22 @@ class Rounds(MessageRounds):
             DataFault: DISK_FULL.
         """
         with self._changing[effective_digest]:
-            opened = self._open.pop(effective_digest, None)
-            if opened is None:
+            open_round = self._open.pop(effective_digest, None)
+            if open_round is None:
                 end(folder, at)
             else:
-                opened.alone(lambda _: end(folder, at))
+                open_round.alone(lambda _: end(folder, at))
 
     def has(self, effective_digest: bytes) -> bool:
-        """See `MessageRounds.has`."""
+        """Return whether a round is here; see `MessageRounds.has`."""
         return effective_digest in self._open
 
     def messages_for(self, effective_digest: bytes, caller: str, have: Set[int]) -> tuple[int, ...]:
-        """See `MessageRounds.messages_for`."""
+        """List the messages for a node; see `MessageRounds.messages_for`."""
         return tuple(self.get(effective_digest).outgoing(caller, frozenset(have)))
 
     def message(self, effective_digest: bytes, caller: str, index: int) -> tuple[Path, bytes]:
-        """See `MessageRounds.message`."""
+        """Return a message; see `MessageRounds.message`."""
         here = self.get(effective_digest)
         if here.recipient(index) not in {caller, ""}:
             raise PeerFault("NOT_OWNER", f"message {index} of the round is not for '{caller}'")
@@ -131,8 +132,8 @@ class Rounds(MessageRounds):
         return item.path, item.sha256
 
     def late(self) -> int:
-        """See `MessageRounds.late`."""
-        return sum(opened.round.late for opened in tuple(self._open.values()))
+        """Return the rounds that are late; see `MessageRounds.late`."""
+        return sum(open_round.round.late for open_round in tuple(self._open.values()))
 
     def get(self, effective_digest: bytes) -> Round:
         """Return the round.
@@ -140,10 +141,10 @@ class Rounds(MessageRounds):
         Raises:
             PeerFault: NOT_READY, it is not open.
         """
-        found = self._open.get(effective_digest)
-        if found is None:
+        open_round = self._open.get(effective_digest)
+        if open_round is None:
             raise PeerFault("NOT_READY", "the round of masked tables has not begun here")
-        return found.round
+        return open_round.round
 
     def end_over(self, site: Site, at: datetime, worked_on: Callable[[bytes], bool]) -> None:
         """See `MessageRounds.end_over`.
@@ -151,14 +152,14 @@ class Rounds(MessageRounds):
         A study is over that was revoked, denied or has failed here, that has ended otherwise than published, or whose last day
         has passed.
         """
-        stopped = site.revocations.stopped()
+        stopped_studies = site.revocations.list_stopped()
         for folder in (site.config.state_directory / FOLDER).glob("*"):
             if worked_on(bytes.fromhex(folder.name)) or not is_open(folder):
                 continue
             record = site.state.study(bytes.fromhex(folder.name))
             state = State(record.task.state)
             last = record.task.latest.expires
-            over = record.digest in stopped or record.denial_sent is not None or record.failure is not None
+            over = record.digest in stopped_studies or record.denial_sent is not None or record.failure is not None
             past = state is not State.PUBLISHED and (is_final(state) or at.date() > last)
             if over or past:
                 self.end(record.task.effective_digest, folder, at)
@@ -199,7 +200,7 @@ class SpooledPeople:
 
 
 def credentials_of(node: Node, study: Study) -> Credentials:
-    """By which keys this party takes part in a round.
+    """Return the keys with which this party takes part in a round.
 
     Raises:
         Misuse: CONFIG_INVALID, federation.toml lacks the sealing key of a party of the study, or the miner's.
@@ -207,11 +208,11 @@ def credentials_of(node: Node, study: Study) -> Credentials:
     """
     config = node.site.config
     federation, me = config.federation, config.name
-    pinned = dict(federation.sealing)
+    key_pins = dict(federation.sealing)
     if federation.miner_sealing is not None:
-        pinned[MINER] = federation.miner_sealing
+        key_pins[MINER] = federation.miner_sealing
     contributors = (*study.parties, MINER)
-    check_pinned(pinned, contributors)
+    check_pinned(key_pins, contributors)
 
     def verify(signed: common_pb2.Signed, name: str) -> None:
         if name == MINER:
@@ -221,14 +222,14 @@ def credentials_of(node: Node, study: Study) -> Credentials:
 
     return Credentials(
         signing=node.signing_key,
-        sealing=load_sealing_key(config.sealing_key, pinned[me]),
-        pinned={name: pinned[name] for name in contributors},
+        sealing=load_sealing_key(config.sealing_key, key_pins[me]),
+        pinned={name: key_pins[name] for name in contributors},
         verify=verify,
     )
 
 
 def keyed_order(linkage_key: bytes, study: bytes, pseudonyms: bytes) -> bytes:
-    """The digest of the common order with linkage ``keyed-hash``; see the module.
+    """Return the digest of the common order with linkage ``keyed-hash``; see the module.
 
     Args:
         linkage_key: 32 bytes.
@@ -239,12 +240,12 @@ def keyed_order(linkage_key: bytes, study: bytes, pseudonyms: bytes) -> bytes:
 
 
 def folder_of(state_directory: Path, digest: bytes) -> Path:
-    """Where the round of a study is."""
+    """Return the folder of a study's round."""
     return state_directory / FOLDER / digest.hex()
 
 
 def is_open(folder: Path) -> bool:
-    """Whether there is more of a round than the line that stays."""
+    """Return whether there is more of a round than the line that stays."""
     return folder.is_dir() and any(item.name != _ENDED for item in folder.iterdir())
 
 

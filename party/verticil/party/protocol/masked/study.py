@@ -81,42 +81,42 @@ class MaskedStudy(CoordinatedStudy):
 
     @property
     def compare(self) -> ReleaseCheck:
-        """See `CoordinatedStudy.compare`."""
+        """The function that compares a release; see `CoordinatedStudy.compare`."""
         return check_release
 
-    def planned(self) -> tuple[StudyRecord, Plan]:
-        """See `StudyRun.planned`."""
+    def plan(self) -> tuple[StudyRecord, Plan]:
+        """Return the record and the next step; see `StudyRun.plan`."""
         site, between, me = self.site, self._between, self.node.me
         record = site.state.study(self.digest)
         study = record.task.latest
         items = between.store.items(self.digest) if between is not None else {}
-        kept = between is not None and between.store.holds(self.digest)
-        spooled = site.state.artifacts(self.digest, record.task.effective_digest)
+        has_items = between is not None and between.store.holds(self.digest)
+        artifacts = site.state.artifacts(self.digest, record.task.effective_digest)
         unknown = unknown_columns(site, record.task)
-        begun = rounds.is_open(self._folder)
-        found = plan(
+        has_begun = rounds.is_open(self._folder)
+        next_plan = plan(
             record,
             automatic=self.approves_itself,
-            listed=alignment.is_listed(items, study.parties) or self._is_last(study.parties, study.linkage.mode),
+            has_listed=alignment.is_listed(items, study.parties) or self._is_last(study.parties, study.linkage.mode),
             common=(Kind.COMMON, "") in items and record.n_common is not None,
             own_units=frozenset(study.units_of(me)),
-            spooled=frozenset(spooled),
-            finished=self._opened is not None and self._opened.round.finished,
-            begun=begun,
-            leftovers=bool(spooled) or kept or begun,
+            spooled_units=frozenset(artifacts),
+            has_finished=self._opened is not None and self._opened.round.finished,
+            has_begun=has_begun,
+            leftovers=bool(artifacts) or has_items or has_begun,
             review=site.decisions.review(self.digest),
             countersigns=site.config.policy.approval == "auto",
             unproven=claim_words(unknown) if unknown else "",
         )
-        self.looks_again = found.step in FROM_PEERS
-        return record, found
+        self.looks_again = next_plan.step in FROM_PEERS
+        return record, next_plan
 
     def _is_last(self, parties: tuple[str, ...], mode: str) -> bool:
-        """Whether this party has no running list: its list is the common one."""
+        """Return whether this party has no running list: its list is the common one."""
         return mode == "keyed-hash" and parties[-1] == self.node.me
 
     async def act(self, step: StrEnum, record: StudyRecord) -> str | None:
-        """See `StudyRun.act`."""
+        """Do one step; see `StudyRun.act`."""
         if step in _AGREES:
             await asyncio.to_thread(self._check_ready, record)
         if step in _DRAWS and self._between is not None:
@@ -158,17 +158,17 @@ class MaskedStudy(CoordinatedStudy):
         return self._between
 
     async def _peer_context(self, record: StudyRecord) -> PeerStudyContext:
-        """The study as it stands, for what it has in common with those between peers."""
+        """Return the study as it stands, for what it has in common with those between peers."""
         between = self._require_peers()
-        agreed = await asyncio.to_thread(agreement, self.site, record, self.node.clock().date())
+        agreed_study = await asyncio.to_thread(agreement, self.site, record, self.node.clock().date())
         return PeerStudyContext(
-            node=self.node, record=record, agreed=agreed, data=self.data, between=between, known_structure=None
+            node=self.node, record=record, agreed=agreed_study, data=self.data, between=between, known_structure=None
         )
 
     async def _link_with_peers(self, record: StudyRecord, *, lists: bool) -> None:
         """Make this party's part of the lists, or find the common people, behind the ledger's row of a linkage."""
         context = await self._peer_context(record)
-        await context.approved()  # of other data, or too few, no list leaves, and nothing is charged
+        await context.read_approved()  # of other data, or too few, no list leaves, and nothing is charged
         await asyncio.to_thread(charge_linkage, self.site, record, self.node.clock())
         work = alignment.make_running_list if lists else alignment.take_common_list
         await self.transfer.run(work(context))
@@ -182,7 +182,7 @@ class MaskedStudy(CoordinatedStudy):
         await asyncio.to_thread(self.site.state.told, self.digest, "alignment_confirmed")
 
     def _order(self, context: PeerStudyContext) -> bytes:
-        """The digest of the common order, 32 bytes; blocks."""
+        """Return the digest of the common order, 32 bytes; blocks."""
         if context.mode != "keyed-hash":
             return context.common[1]
         pseudonyms = context.store.read(self.digest, Kind.COMMON)
@@ -197,7 +197,7 @@ class MaskedStudy(CoordinatedStudy):
         self.data.drop()
 
     async def common_people(self, record: StudyRecord) -> tuple[Study, LocalDataset, Rows]:
-        """See `CoordinatedStudy.common_people`."""
+        """Return the common people; see `CoordinatedStudy.common_people`."""
         context = await self._peer_context(record)
         return context.study, *await context.common_people()
 
@@ -206,9 +206,9 @@ class MaskedStudy(CoordinatedStudy):
     async def _go_on(self, context: PeerStudyContext) -> str | None:
         if self._opened is None:
             await self.make_again(context.record)
-            opened = context.between.rounds_of(Rounds)
+            rounds = context.between.rounds_of(Rounds)
             self._opened = await self.node.heavily(
-                lambda: opened.opened(context.effective_digest, lambda: self._open(context))
+                lambda: rounds.open(context.effective_digest, lambda: self._open(context))
             )
         waiting = await self.transfer.run(
             Exchange(context=context, coordinator=self.coordinator, opened=self._opened).go_on()
@@ -217,16 +217,20 @@ class MaskedStudy(CoordinatedStudy):
         return waiting
 
     def _open(self, context: PeerStudyContext) -> OpenRound:
-        """This party's part of the round, begun; blocks."""
+        """Open this party's part of the round and begin it; blocks."""
         node, record, study = self.node, context.record, context.study
-        made = plan_of(study, context.common[0], proposal=self.digest)
+        round_plan = plan_of(study, context.common[0], proposal=self.digest)
         items = self.site.state.artifacts(self.digest, record.task.effective_digest)
         people = SpooledPeople(
-            self._order(context), node.spool, [items[unit] for unit in study.units_of(node.me)], study, made.n_people
+            self._order(context),
+            node.spool,
+            [items[unit] for unit in study.units_of(node.me)],
+            study,
+            round_plan.n_people,
         )
-        opened = Round(
+        new_round = Round(
             self._folder,
-            made,
+            round_plan,
             node.me,
             credentials=credentials_of(node, study),
             people=people,
@@ -239,8 +243,8 @@ class MaskedStudy(CoordinatedStudy):
                 trial=node.site.config.policy.approval == "auto",  # accepted under a demonstration's authority only
             ),
         )
-        opened.begin()
-        return OpenRound(opened, self._folder)
+        new_round.begin()
+        return OpenRound(new_round, self._folder)
 
     async def _tell_progress(self, of: Round) -> None:
         """Tell the miner how far the round is, when that has changed."""

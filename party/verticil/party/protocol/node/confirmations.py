@@ -23,18 +23,20 @@ async def collect_confirmations(context: PeerContext) -> bool:
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    awaited = await asyncio.to_thread(context.node.site.revocations.awaited)
-    asked = [_confirmed(context, item, name) for item in awaited for name in item.missing]
-    confirmed = all(await asyncio.gather(*asked))
-    left = {item.digest for item in await asyncio.to_thread(context.node.site.revocations.awaited) if item.missing}
-    for item in awaited:
-        if item.missing and item.digest not in left and not item.has_miner:
-            await asyncio.to_thread(context.node.site.revocations.told, item.digest)
-    return confirmed
+    deletions = await asyncio.to_thread(context.node.site.revocations.list_awaited)
+    requests = [_ask_confirmation(context, item, name) for item in deletions for name in item.missing]
+    have_all = all(await asyncio.gather(*requests))
+    remaining_digests = {
+        item.digest for item in await asyncio.to_thread(context.node.site.revocations.list_awaited) if item.missing
+    }
+    for item in deletions:
+        if item.missing and item.digest not in remaining_digests and not item.has_miner:
+            await asyncio.to_thread(context.node.site.revocations.mark_reported, item.digest)
+    return have_all
 
 
-async def _confirmed(context: PeerContext, awaited: Awaited, name: str) -> bool:
-    request, node = peer_pb2.GetDeletionRequest(study_digest=awaited.digest), context.node
+async def _ask_confirmation(context: PeerContext, deletion: Awaited, name: str) -> bool:
+    request, node = peer_pb2.GetDeletionRequest(study_digest=deletion.digest), context.node
     try:
         reply = await context.peers.ask(
             name, lambda peer: peer.get_deletion(request), what="the receipt of what it deleted"
@@ -43,10 +45,10 @@ async def _confirmed(context: PeerContext, awaited: Awaited, name: str) -> bool:
         return False
     return await asyncio.to_thread(
         node.site.revocations.take_confirmation,
-        awaited,
+        deletion,
         name,
         reply.deletion,
         authority=node.authority,
         at=node.clock(),
-        revoked=node.revocations.since(),
+        deny_list=node.revocations.since(),
     )

@@ -34,12 +34,12 @@ from verticil.party.protocol.between.network import PeerNetwork
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.disclosure import outward
-from verticil.party.protocol.engine import Engine, caught
+from verticil.party.protocol.engine import Engine, keep_failure
 from verticil.party.protocol.node.confirmations import collect_confirmations
 from verticil.party.protocol.node.peer_reckoning import PeerReckoning
 from verticil.party.protocol.node.registry import study_of_miner, study_of_parties
 from verticil.party.protocol.node.service import PeerService
-from verticil.party.protocol.node.task_ingest import end_forgotten, has_room, missing, remember, understood
+from verticil.party.protocol.node.task_ingest import end_forgotten, has_room, missing, read_proposal, remember
 from verticil.party.protocol.retry import Backoff, Pace, between_looks, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.core.errors import PeerFault, VerticilError
@@ -81,7 +81,7 @@ class PeerNode:
     Args:
         between: what all studies share.
         network: how peers reach this party.
-        started: called when peers are served, with the port, where there is one.
+        on_start: called when peers are served, with the port, where there is one.
         accept_older: write back what the peers prove that they have of this party, in place of refusing to go on.
 
     Attributes:
@@ -93,13 +93,13 @@ class PeerNode:
         between: PeerContext,
         network: PeerNetwork,
         *,
-        started: Callable[[int | None], None] | None = None,
+        on_start: Callable[[int | None], None] | None = None,
         accept_older: bool = False,
     ) -> None:
         self.between = between
         self._network = network
         self._accept_older = accept_older
-        self._started = started
+        self._on_start = on_start
         self._engine = Engine(between.node, functools.partial(study_of_parties, between), backoff=between_looks)
         self._changed = asyncio.Event()
         self._written = asyncio.Event()
@@ -121,13 +121,13 @@ class PeerNode:
         failure: list[VerticilError] = []
         try:
             async with self._network.serve(service) as port:
-                if self._started is not None:
-                    self._started(port)
+                if self._on_start is not None:
+                    self._on_start(port)
                 reckoning = PeerReckoning(self.between, accept_older=self._accept_older)
                 await reckoning.begin()
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(caught(reckoning.run(), failure))
-                    group.create_task(caught(self._confirmed(), failure))
+                    group.create_task(keep_failure(reckoning.run(), failure))
+                    group.create_task(keep_failure(self._collect_confirmations(), failure))
                     while True:
                         for digest in await asyncio.to_thread(self._studies):
                             if not self._engine.knows(digest):
@@ -142,20 +142,20 @@ class PeerNode:
             self._engine.forget()
             await peers.close()
 
-    async def _confirmed(self) -> None:
+    async def _collect_confirmations(self) -> None:
         """Ask the peers for the receipts of what they deleted after a revocation of this party, until all have confirmed."""
         backoff = between_looks()
         while True:
             self._written.clear()
             try:
-                done = await collect_confirmations(self.between)
+                is_complete = await collect_confirmations(self.between)
             except VerticilError as error:
                 if ends_the_daemon(error):
                     raise
                 _log.warning("%s; trying again", error)
-                done = False
+                is_complete = False
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if done else backoff.next_seconds()):
+                async with asyncio.timeout(None if is_complete else backoff.next_seconds()):
                     await self._written.wait()
                     backoff.reset()
 
@@ -217,7 +217,7 @@ class PartyNode:
             for task in (*serving, stopping):
                 task.cancel()
             await asyncio.gather(*serving, stopping, return_exceptions=True)
-            await self._beat(connected=False, problem=self._problem, pid=0)
+            await self._beat(is_connected=False, problem=self._problem, pid=0)
         _log.info("stopped")
 
     async def _serve(self, factory: CoordinatorFactory) -> None:
@@ -228,12 +228,12 @@ class PartyNode:
             except VerticilError as error:
                 if ends_the_daemon(error) or await self._has_expired(error):
                     _log.error("cannot go on: %s", error)
-                    await self._beat(connected=False, problem=error.code)
+                    await self._beat(is_connected=False, problem=error.code)
                     raise
-                replaced = error.code == "SESSION_REPLACED"
-                pause = (self._contested if replaced else self._backoff).next_seconds()
+                is_replaced = error.code == "SESSION_REPLACED"
+                pause = (self._contested if is_replaced else self._backoff).next_seconds()
                 self._warn(str(error), pause)
-                await self._beat(connected=False, problem=error.code)
+                await self._beat(is_connected=False, problem=error.code)
             finally:
                 await coordinator.close()
             await asyncio.sleep(pause)
@@ -245,19 +245,19 @@ class PartyNode:
         _log.log(level, "%s; trying again in %.1f s, then with a longer pause", problem, pause_seconds)
 
     async def _has_expired(self, error: VerticilError) -> bool:
-        """Whether it is this party's own certificate that the connection failed for."""
+        """Return whether the connection failed because this party's own certificate has expired."""
         if error.code != "TLS_REFUSED" or error.teller:
             return False
         state = await asyncio.to_thread(certificate_state, self._node.site.config.certificate, self._node.clock())
         return state is not None and state.warning == 0
 
     async def _session(self, coordinator: Coordinator) -> None:
-        """One connection: greet, then poll, work and watch until something breaks it."""
+        """Serve one connection: greet, then poll, work and watch until something breaks it."""
         epoch = await self._greet(coordinator)
         failure: list[VerticilError] = []
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(caught(self._poll(coordinator, epoch, group, failure), failure))
+                group.create_task(keep_failure(self._poll(coordinator, epoch, group, failure), failure))
         except ExceptionGroup as unforeseen:
             if failure:
                 raise failure[0] from None
@@ -288,9 +288,9 @@ class PartyNode:
             try:
                 await asyncio.to_thread(self._node.revocations.offer, deny_list)
             except PeerFault as fault:
-                await self._refused(fault, "deny-list")
+                await self._count_refusal(fault, "deny-list")
 
-    async def _refused(self, error: VerticilError, what: str, study: bytes = b"") -> bool:
+    async def _count_refusal(self, error: VerticilError, what: str, study: bytes = b"") -> bool:
         """Count what the miner said that does not hold; the log names each study once for each fault, the audit log counts.
 
         Returns:
@@ -309,102 +309,105 @@ class PartyNode:
     async def _poll(
         self, coordinator: Coordinator, epoch: int, group: asyncio.TaskGroup, failure: list[VerticilError]
     ) -> None:
-        known: dict[bytes, int] = {}  # empty on a new connection: the miner sends everything once
-        heard: list[bytes] = []
-        left: set[bytes] = set()  # there was no room for them
-        pace, begun, loop = Pace(), asyncio.get_running_loop().time(), asyncio.get_running_loop()
-        gone: dict[bytes, int] = {}  # which it does not name any more; it is asked whether they have ended
+        versions: dict[bytes, int] = {}  # empty on a new connection: the miner sends everything once
+        digests_to_wake: list[bytes] = []
+        unread: set[bytes] = set()  # there was no room for them
+        pace, start, loop = Pace(), asyncio.get_running_loop().time(), asyncio.get_running_loop()
+        missing_rounds: dict[bytes, int] = {}  # which it does not name any more; it is asked whether they have ended
         first = True  # nothing is sent before all has come, for it may show that the ledger has forgotten something
         while True:
             request = coordinator_pb2.PollRequest(
-                known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in (gone | known).items()],
+                known=[
+                    coordinator_pb2.KnownStudy(study_digest=k, version=v)
+                    for k, v in (missing_rounds | versions).items()
+                ],
                 wait_seconds=0 if first else POLL_SECONDS,
                 epoch=epoch,
                 deny_list_number=self._node.revocations.number(),
             )
-            asked = loop.time()
+            request_time = loop.time()
             reply = await coordinator.poll(request)
-            tasks = [task for task in reply.tasks if known.get(task.study_digest) != task.version]
+            tasks = [task for task in reply.tasks if versions.get(task.study_digest) != task.version]
             if first and not reply.tasks:
-                gone = await asyncio.to_thread(missing, self._node, known)
-            for digest in gone.keys() & set(reply.forgotten):
-                del gone[digest]
+                missing_rounds = await asyncio.to_thread(missing, self._node, versions)
+            for digest in missing_rounds.keys() & set(reply.forgotten):
+                del missing_rounds[digest]
                 await asyncio.to_thread(end_forgotten, self._node, digest)
-                heard.append(digest)
+                digests_to_wake.append(digest)
             first = first and bool(tasks) and pace.replies < FIRST_REPLIES
-            if loop.time() - begun >= STEADY_SECONDS:
+            if loop.time() - start >= STEADY_SECONDS:
                 self._backoff.reset()
                 self._warned = ""
             await self._hear_of_revoked(reply.deny_list)
-            await self._beat(connected=True)
+            await self._beat(is_connected=True)
             for task in tasks:
                 if len(task.study_digest) != _DIGEST_BYTES:
-                    await self._refused(PeerFault("MESSAGE_INVALID", "a digest has 32 bytes"), "task")
+                    await self._count_refusal(PeerFault("MESSAGE_INVALID", "a digest has 32 bytes"), "task")
                     continue
-                fresh = task.study_digest not in known
-                known[task.study_digest] = task.version
-                if await self._take_in(coordinator, task, left, fresh=fresh):
-                    heard.append(task.study_digest)
-            if len(known) > MOST_TOLD:
+                fresh = task.study_digest not in versions
+                versions[task.study_digest] = task.version
+                if await self._take_in(coordinator, task, unread, fresh=fresh):
+                    digests_to_wake.append(task.study_digest)
+            if len(versions) > MOST_TOLD:
                 raise PeerFault("MESSAGE_INVALID", f"the miner tells of more than {MOST_TOLD} studies")
-            if left:
+            if unread:
                 room = await asyncio.to_thread(has_room, self._node.site, self._node.clock())
-                for digest in left if room else ():
-                    known.pop(digest, None)  # so that the miner sends them again
-                left = left if not room else set()
-            while heard and not first:
-                self._engine.wake(heard.pop(0), group, failure, functools.partial(_connect, coordinator))
-            await pace.wait(news=bool(tasks) or not request.wait_seconds, seconds=loop.time() - asked)
+                for digest in unread if room else ():
+                    versions.pop(digest, None)  # so that the miner sends them again
+                unread = unread if not room else set()
+            while digests_to_wake and not first:
+                self._engine.wake(digests_to_wake.pop(0), group, failure, functools.partial(_connect, coordinator))
+            await pace.wait(news=bool(tasks) or not request.wait_seconds, seconds=loop.time() - request_time)
 
     async def _take_in(
-        self, coordinator: Coordinator, told: coordinator_pb2.StudyTask, left: set[bytes], *, fresh: bool
+        self, coordinator: Coordinator, task: coordinator_pb2.StudyTask, unread: set[bytes], *, fresh: bool
     ) -> bool:
         """Store what the miner sends of a study; False when it is not one that this party can understand and has room for."""
-        node, digest = self._node, told.study_digest
+        node, digest = self._node, task.study_digest
         try:
-            over = told.state in _FINAL
-            if await asyncio.to_thread(self._is_left, told, over=over):
+            over = task.state in _FINAL
+            if await asyncio.to_thread(self._is_left, task, over=over):
                 if not over:
-                    left.add(digest)
+                    unread.add(digest)
                 full = PeerFault(
                     "RESOURCE_EXHAUSTED", "more undecided studies than policy.max_open_studies are not kept"
                 )
-                await self._refused(full, "further studies")
+                await self._count_refusal(full, "further studies")
                 return False
-            study = await asyncio.to_thread(understood, node, told)
+            study = await asyncio.to_thread(read_proposal, node, task)
         except VerticilError as error:
             return await self._not_taken(coordinator, error, digest, fresh=fresh)
         except Exception as error:  # noqa: BLE001 (a task that nobody foresaw must not stop the others)
             return await self._not_taken(coordinator, without_text(error, method="task"), digest, fresh=fresh)
         try:
-            return await asyncio.to_thread(remember, node, told, study, fresh=fresh, accept_older=self._accept_older)
+            return await asyncio.to_thread(remember, node, task, study, fresh=fresh, accept_older=self._accept_older)
         except PeerFault as error:
             return await self._not_taken(coordinator, error, digest, fresh=fresh)
 
     async def _not_taken(self, coordinator: Coordinator, error: VerticilError, digest: bytes, *, fresh: bool) -> bool:
-        """A task is refused; the miner receives the reason, once on a connection and whenever the log names a new fault."""
-        if await self._refused(error, "study", digest) or fresh:
+        """Refuse a task; the miner receives the reason, once on a connection and whenever the log names a new fault."""
+        if await self._count_refusal(error, "study", digest) or fresh:
             report = coordinator_pb2.ReportRequest(study_digest=digest, failure=to_detail(outward(error)))
             with contextlib.suppress(VerticilError):
                 await coordinator.report(report)
         return False
 
-    def _is_left(self, told: coordinator_pb2.StudyTask, *, over: bool) -> bool:
-        """Whether a new study is not even read, because there is no room; what the miner says to have of ours is always read."""
+    def _is_left(self, task: coordinator_pb2.StudyTask, *, over: bool) -> bool:
+        """Return whether a new study stays unread for lack of room; a task that reports columns of ours is always read."""
         site = self._node.site
-        if told.units_received or told.HasField("deletion") or site.state.knows(told.study_digest):
+        if task.units_received or task.HasField("deletion") or site.state.knows(task.study_digest):
             return False
         return not has_room(site, self._node.clock(), over=over)
 
     async def _watch(self) -> None:
         """Wake all studies when another process (approve, deny, load) has written to the database."""
-        looked, loop = -float(SWEEP_SECONDS), asyncio.get_running_loop()
+        last_sweep, loop = -float(SWEEP_SECONDS), asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                changed = await asyncio.to_thread(self._node.site.database.changed)
-                if self._peers is not None and (changed or loop.time() - looked >= SWEEP_SECONDS):
-                    looked = loop.time()
+                has_changed = await asyncio.to_thread(self._node.site.database.changed)
+                if self._peers is not None and (has_changed or loop.time() - last_sweep >= SWEEP_SECONDS):
+                    last_sweep = loop.time()
                     for rounds in self._peers.between.rounds:
                         await asyncio.to_thread(
                             rounds.end_over, self._node.site, self._node.clock(), self._engine.knows
@@ -413,7 +416,7 @@ class PartyNode:
                 if ends_the_daemon(error):
                     raise
                 continue
-            if changed:
+            if has_changed:
                 await self._engine.stop_transfers()
                 self._engine.wake_all()
                 if self._peers is not None:
@@ -422,13 +425,13 @@ class PartyNode:
     async def _beat_alone(self) -> None:
         """Without a miner nothing else shows that the daemon lives."""
         while True:
-            await self._beat(connected=True)
+            await self._beat(is_connected=True)
             await asyncio.sleep(BEAT_SECONDS)
 
-    async def _beat(self, *, connected: bool, problem: str = "", pid: int | None = None) -> None:
+    async def _beat(self, *, is_connected: bool, problem: str = "", pid: int | None = None) -> None:
         self._problem = problem
         own = os.getpid() if pid is None else pid
-        heartbeat = Heartbeat(pid=own, at=stamp(self._node.clock()), connected=connected, problem=problem)
+        heartbeat = Heartbeat(pid=own, at=stamp(self._node.clock()), connected=is_connected, problem=problem)
         try:
             await asyncio.to_thread(self._state.beat, heartbeat)
             self._node.waiting.note("heartbeat", None)

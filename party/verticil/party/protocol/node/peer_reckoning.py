@@ -53,13 +53,13 @@ def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list
         proposal = record.task.proposed
         if record.digest <= after or caller not in proposal.parties or caller == node.me:
             continue
-        held = party_protocol(proposal).reconciler.for_peer(node, store, record, caller)
-        if held is None:
+        holding = party_protocol(proposal).reconciler.for_peer(node, store, record, caller)
+        if holding is None:
             continue
-        size += held.ByteSize()
+        size += holding.ByteSize()
         if reply and size > _REPLY_BYTES:
             break
-        reply.append(held)
+        reply.append(holding)
     return reply
 
 
@@ -110,8 +110,8 @@ class PeerReckoning:
 
     async def _ask_all(self, names: Collection[str]) -> tuple[str, ...]:
         """Ask several peers; returns those that have not answered."""
-        answered = await asyncio.gather(*(self._ask(name) for name in names))
-        return tuple(name for name, heard in zip(names, answered, strict=True) if not heard)
+        replies = await asyncio.gather(*(self._ask(name) for name in names))
+        return tuple(name for name, reply in zip(names, replies, strict=True) if not reply)
 
     async def _ask(self, name: str) -> bool:
         after, is_whole = b"", True
@@ -122,9 +122,9 @@ class PeerReckoning:
             except (WaitedForError, PeerFailedError):
                 return False
             last = after
-            for held in reply.held:
-                is_whole &= await asyncio.to_thread(self._settle, name, held)
-                last = hashlib.sha256(held.proposal).digest()
+            for holding in reply.held:
+                is_whole &= await asyncio.to_thread(self._settle, name, holding)
+                last = hashlib.sha256(holding.proposal).digest()
             if last <= after:
                 break
             after = last
@@ -132,17 +132,17 @@ class PeerReckoning:
             self._between.silent.discard(name)
         return is_whole
 
-    def _settle(self, name: str, held: peer_pb2.Held) -> bool:
+    def _settle(self, name: str, holding: peer_pb2.Held) -> bool:
         """Take in what a peer shows of one study; returns whether nothing of it waits for this party's approval. Blocks."""
         node = self._between.node
         verifier = Verifier(site=node.site, authority=node.authority, revoked=node.revocations.since())
 
-        def counts(forgotten: Forgotten) -> bool:
-            return not forgotten.needs_approval or node.has_approved(forgotten.study_digest)
+        def counts(row: Forgotten) -> bool:
+            return not row.needs_approval or node.has_approved(row.study_digest)
 
         try:
-            reconciler = party_protocol(checked(held.proposal)).reconciler
-            prove = functools.partial(reconciler.from_peer, verifier, name, held)
+            reconciler = party_protocol(checked(holding.proposal)).reconciler
+            prove = functools.partial(reconciler.from_peer, verifier, name, holding)
             return reconcile(node.site, prove, accept_older=self._accept_older, counts=counts, at=node.clock())
         except VerticilError as error:
             if ends_the_daemon(error):

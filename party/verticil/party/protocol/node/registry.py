@@ -111,7 +111,7 @@ def register(model: str, load: Callable[[], PartyProtocol]) -> None:
 
 
 def party_protocol(study: Study) -> PartyProtocol:
-    """What this party does for a study.
+    """Return the protocol of a study, as this party follows it.
 
     Raises:
         Misuse: STUDY_UNSUPPORTED, this program does not have its protocol.

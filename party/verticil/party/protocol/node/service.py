@@ -186,14 +186,14 @@ class PeerService:
         return peer_pb2.GetSignatureReply(manifest=signed)
 
     async def GetDeletion(self, identity: Identity, request: peer_pb2.GetDeletionRequest) -> peer_pb2.GetDeletionReply:
-        """Sign what this party has deleted of the caller's; see `verticil.party.policy.revocation`. Or what it has: `held`.
+        """Sign what this party has deleted of the caller's (`verticil.party.policy.revocation`), or what it has.
 
         Raises:
             PeerFault: NOT_READY, the study goes on here, or not everything is deleted yet; PARTY_UNKNOWN.
         """
         if request.held:
-            held = functools.partial(held_of, self._node, self._store)
-            return peer_pb2.GetDeletionReply(held=await self._answer(identity.name, held, request.study_digest))
+            make_holding = functools.partial(held_of, self._node, self._store)
+            return peer_pb2.GetDeletionReply(held=await self._answer(identity.name, make_holding, request.study_digest))
         body = await self._answer(identity.name, self._deletion, request.study_digest)
         return peer_pb2.GetDeletionReply(deletion=self._node.signing_key.sign(body))
 
@@ -204,7 +204,7 @@ class PeerService:
             PeerFault: NOT_READY, the round has not begun here, or it has ended.
             Refusal: the approval does not bind any more.
         """
-        return await self._answer(identity.name, self._listed, request)
+        return await self._answer(identity.name, self._list_masked, request)
 
     async def GetMasked(self, identity: Identity, request: peer_pb2.GetMaskedRequest) -> AsyncGenerator[peer_pb2.Part]:
         """Send a message of a round to its recipient.
@@ -221,7 +221,7 @@ class PeerService:
                 yield part
 
     async def _answer(self, caller: str, find: Callable[[str, R], T], request: R) -> T:
-        """What a worker thread finds, or the error as it may leave the site."""
+        """Return what a worker thread returns, or raise the error as it may leave the site."""
         try:
             return await asyncio.to_thread(find, caller, request)
         except VerticilError as error:
@@ -230,7 +230,7 @@ class PeerService:
     # ---- in worker threads
 
     def _digest(self, caller: str, request: peer_pb2.GetStudyDigestRequest) -> peer_pb2.GetStudyDigestReply:
-        record = self._loaded(request.study_digest, request.study_id, "GetStudyDigest")
+        record = self._load_record(request.study_digest, request.study_id, "GetStudyDigest")
         if record is None:
             raise PeerFault("NOT_READY", f"study '{request.study_id[:63]}' was not loaded here")
         proposal = record.task.proposed
@@ -248,15 +248,17 @@ class PeerService:
                     self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
                 reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))
         elif request.study_digest == record.digest and (
-            told := told_objections(self._site, record, self._node.clock())
+            objections := told_objections(self._site, record, self._node.clock())
         ):
-            reply.objections.CopyFrom(told)
+            reply.objections.CopyFrom(objections)
         if failure is None and request.study_digest == record.digest:
             reply.effective_digest = record.task.effective_digest
         return reply
 
-    def _loaded(self, digest: bytes, study_id: str, method: str) -> StudyRecord | None:
-        """The study with this digest, else the one that has this id; of those that a miner tells, one that answers `method`."""
+    def _load_record(self, digest: bytes, study_id: str, method: str) -> StudyRecord | None:
+        """Return the study with this digest, else the one with this id; of studies that a miner runs, one that answers
+        `method`.
+        """
         records = [
             record
             for record in self._site.state.studies()
@@ -264,15 +266,15 @@ class PeerService:
             if not protocol_of(study := record.task.proposed).coordinated or method in party_protocol(study).serves
         ]
         exact = [record for record in records if record.digest == digest]
-        found = exact or records
-        return found[-1] if found else None
+        candidates = exact or records
+        return candidates[-1] if candidates else None
 
     def _failure(self, record: StudyRecord, proposal: Study) -> VerticilError | None:
         state = State(record.task.state)
         if state is State.PUBLISHED:
             return None
-        if (revoked := self._site.revocations.get(record.digest)) is not None:
-            return Refusal("STUDY_WITHDRAWN", f"revoked by '{self._site.config.name}': {revoked.reason}")
+        if (revocation := self._site.revocations.get(record.digest)) is not None:
+            return Refusal("STUDY_WITHDRAWN", f"revoked by '{self._site.config.name}': {revocation.reason}")
         if record.denial_sent is not None:
             return Refusal("STUDY_DENIED", f"denied: {self._site.decisions.denial_reason(record.digest)}")
         if record.failure is not None:
@@ -282,7 +284,8 @@ class PeerService:
         return None
 
     def _open(self, caller: str, effective_digest: bytes, method: str) -> tuple[StudyRecord, Agreed]:
-        """A study that all parties have approved and that goes on here, for one of its parties; its protocol answers `method`.
+        """Return a study that all parties have approved and that goes on here, for one of its parties; its protocol answers
+        `method`.
 
         A study of Model II is none: what its parties randomize is for no other node, whatever daemon runs beside.
         """
@@ -300,50 +303,50 @@ class PeerService:
 
     def _check_goes_on(self, digest: bytes) -> None:
         """Break off what is on its way of a study that was revoked, has failed or has ended."""
-        if digest in self._site.revocations.stopped():
+        if digest in self._site.revocations.list_stopped():
             raise _ended_here()
         _check_not_ended(self._site.state.study(digest))
 
     def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:
-        record, agreed = self._open(caller, request.effective_digest, "GetPseudonyms")
-        parties, me = agreed.effective.parties, self._site.config.name
-        mode = agreed.effective.linkage.mode
+        record, agreed_study = self._open(caller, request.effective_digest, "GetPseudonyms")
+        parties, me = agreed_study.effective.parties, self._site.config.name
+        mode = agreed_study.effective.linkage.mode
         if request.list not in _LISTS[mode]:
-            expected = " or ".join(f"{peer_pb2.PseudonymList.Name(number)} ({number})" for number in _LISTS[mode])
-            raise PeerFault("MESSAGE_INVALID", f"linkage '{mode}': list {request.list}, expected {expected}")
+            expected_kinds = " or ".join(f"{peer_pb2.PseudonymList.Name(number)} ({number})" for number in _LISTS[mode])
+            raise PeerFault("MESSAGE_INVALID", f"linkage '{mode}': list {request.list}, expected {expected_kinds}")
         if request.list in _OF_AN_OWNER:
-            return self._blinded(caller, request, record, agreed.effective)
+            return self._find_blinded(caller, request, record, agreed_study.effective)
         if request.list == peer_pb2.PSEUDONYM_LIST_RUNNING:
             successor = parties[parties.index(me) + 1 :][:1]
             if (caller,) != successor:
                 raise PeerFault("IDENTITY_REFUSED", f"the running list of '{me}' is not for '{caller}'")
-            return self._stored(record, Kind.RUNNING)
+            return self._find_stored(record, Kind.RUNNING)
         if request.list == peer_pb2.PSEUDONYM_LIST_COMMITMENT:
-            return self._stored(record, Kind.COMMITMENT)
+            return self._find_stored(record, Kind.COMMITMENT)
         if me != parties[-1]:
             raise PeerFault("NOT_OWNER", f"the common list is told by '{parties[-1]}', not by '{me}'")
-        return self._stored(record, Kind.COMMON)
+        return self._find_stored(record, Kind.COMMON)
 
-    def _blinded(
+    def _find_blinded(
         self, caller: str, request: peer_pb2.GetPseudonymsRequest, record: StudyRecord, study: Study
     ) -> tuple[Path, Item]:
-        """A list that was blinded here, what was signed of it, or the places in it of the common people."""
+        """Return a list that was blinded here, what was signed of it, or the places in it of the common people."""
         parties, me = study.parties, self._site.config.name
         if request.owner >= len(parties):
             raise PeerFault("MESSAGE_INVALID", f"blinded list {request.owner}, of {len(parties)} parties")
         hop = (parties.index(me) - request.owner) % len(parties)
         kind, is_full = _OF_AN_OWNER[request.list], hop == len(parties) - 1
         if kind is Kind.POSITIONS:
-            allowed = {sender(parties, request.owner, hop - 1)} if hop else set[str]()
+            readers = {sender(parties, request.owner, hop - 1)} if hop else set[str]()
         else:
-            allowed = set(parties) if is_full else {receiver(parties, request.owner, hop)}
-        if caller not in allowed:
+            readers = set(parties) if is_full else {receiver(parties, request.owner, hop)}
+        if caller not in readers:
             raise PeerFault(
                 "IDENTITY_REFUSED",
                 f"what '{me}' tells of the blinded list of '{parties[request.owner]}' is not for '{caller}'",
             )
         try:
-            return self._store.unharmed(record.digest, kind, str(request.owner))
+            return self._store.find_intact(record.digest, kind, str(request.owner))
         except LostError:
             if record.n_common is None:
                 raise PeerFault("NOT_READY", "it is not there yet") from None
@@ -354,8 +357,8 @@ class PeerService:
             ) from None
 
     def _column(self, caller: str, request: peer_pb2.GetColumnRequest) -> tuple[bytes, Path, bytes]:
-        record, agreed = self._open(caller, request.effective_digest, "GetColumn")
-        study, me = agreed.effective, self._site.config.name
+        record, agreed_study = self._open(caller, request.effective_digest, "GetColumn")
+        study, me = agreed_study.effective, self._site.config.name
         if request.unit >= len(study.units) or study.units[request.unit].owner != me:
             raise PeerFault("NOT_OWNER", f"unit {request.unit} is not one of '{me}'")
         self._check_reader(caller, record, study, request)
@@ -374,7 +377,7 @@ class PeerService:
             self._site.state.forget_artifact(record.digest, item.unit)
             raise PeerFault("NOT_READY", f"unit {request.unit} is randomized again")
         # Each attempted send is in the ledger. A stream that goes on where another one broke off belongs to that one's.
-        if request.offset == 0 or not self._site.ledger.sent(record.digest, item.unit, caller, item.sha256):
+        if request.offset == 0 or not self._site.ledger.has_sent(record.digest, item.unit, caller, item.sha256):
             try:
                 enter_in_ledger(self._site, record, item, caller, self._node.clock())
             except StoppedError:
@@ -385,7 +388,7 @@ class PeerService:
         """Refuse a caller that does not read the unit: for scores without a structure, with it for the parameters of a child."""
         protocol = protocol_of(study)
         if not request.structure_sha256:
-            allowed = protocol.asked_by(study, request.unit, None)
+            readers = protocol.asked_by(study, request.unit, None)
         else:
             structure = known_structure(self._store, record, study)
             if structure is None:
@@ -396,23 +399,23 @@ class PeerService:
                     f"structure {request.structure_sha256.hex()[:12]}, here {structure.sha256.hex()[:12]}",
                     hint="nothing was sent",
                 )
-            allowed = protocol.asked_by(study, request.unit, structure.dag)
-        if caller not in allowed:
+            readers = protocol.asked_by(study, request.unit, structure.dag)
+        if caller not in readers:
             names = ", ".join(study.units[request.unit].variables)
             raise PeerFault("NOT_OWNER", f"'{caller}' does not read column '{names}'", hint="nothing was sent")
 
     def _parameters(self, caller: str, request: peer_pb2.GetParametersRequest) -> tuple[Path, Item]:
         record, _ = self._open(caller, request.effective_digest, "GetParameters")
-        return self._stored(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
+        return self._find_stored(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
 
-    def _listed(self, caller: str, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+    def _list_masked(self, caller: str, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
         self._open(caller, request.effective_digest, "ListMasked")
-        there = self._opened(request.effective_digest).messages_for(
+        there = self._find_rounds(request.effective_digest).messages_for(
             request.effective_digest, caller, frozenset(request.have)
         )
         return peer_pb2.ListMaskedReply(index=there)
 
-    def _opened(self, effective_digest: bytes) -> MessageRounds:
+    def _find_rounds(self, effective_digest: bytes) -> MessageRounds:
         """Return the rounds among which a study's is."""
         for rounds in self._rounds:
             if rounds.has(effective_digest):
@@ -421,8 +424,8 @@ class PeerService:
 
     def _message(self, caller: str, request: peer_pb2.GetMaskedRequest) -> tuple[bytes, Path, bytes]:
         record, _ = self._open(caller, request.effective_digest, "GetMasked")
-        opened = self._opened(request.effective_digest)
-        return record.digest, *opened.message(request.effective_digest, caller, request.index)
+        rounds = self._find_rounds(request.effective_digest)
+        return record.digest, *rounds.message(request.effective_digest, caller, request.index)
 
     def _signature(self, caller: str, effective_digest: bytes) -> common_pb2.Signed:
         record, _ = self._open(caller, effective_digest, "GetSignature")
@@ -432,8 +435,8 @@ class PeerService:
             raise PeerFault("NOT_READY", "the release is not assembled here yet") from None
 
     def _deletion(self, caller: str, digest: bytes) -> bytes:
-        """The body of the statement. It is made when everything is gone, and stays as it was made first."""
-        record = self._loaded(digest, "", "GetDeletion")
+        """Return the body of the statement. It is made when everything is gone, and stays as it was made first."""
+        record = self._load_record(digest, "", "GetDeletion")
         if record is None or record.digest != digest:
             raise PeerFault("NOT_READY", "such a study was not loaded here")
         proposal = record.task.proposed
@@ -441,35 +444,36 @@ class PeerService:
         state = State(record.task.state)
         if not is_final(state):
             raise PeerFault("NOT_READY", "the study has not ended here yet")
-        left = (
+        has_remains = (
             self._store.holds(digest, keep=kept_after(state)),
             BlindingState(self._site.config.state_directory, digest).exists(),
             bool(files_of_protocols(self._site.config.state_directory, digest)),
         )
-        if any(left):
+        if any(has_remains):
             raise PeerFault("NOT_READY", "not everything is deleted here yet")
         at = self._node.clock()
-        return self._site.revocations.give(self._deleted(record, proposal, caller, at), at)
+        return self._site.revocations.give(self._delete_items(record, proposal, caller, at), at)
 
-    def _deleted(self, record: StudyRecord, proposal: Study, caller: str, at: dt.datetime) -> PeerDeletion:
-        dropped = {
-            key: Deleted(sha256=item.sha256, size=item.size) for key, item in self._store.dropped(record.digest).items()
+    def _delete_items(self, record: StudyRecord, proposal: Study, caller: str, at: dt.datetime) -> PeerDeletion:
+        dropped_items = {
+            key: Deleted(sha256=item.sha256, size=item.size)
+            for key, item in self._store.list_dropped(record.digest).items()
         }
-        columns = {int(name): item for (kind, name), item in dropped.items() if kind is Kind.COLUMN}
+        columns = {int(name): item for (kind, name), item in dropped_items.items() if kind is Kind.COLUMN}
         return PeerDeletion(
             study_digest=record.digest,
             study_id=record.study_id,
             party=caller,
             columns={unit: item for unit, item in columns.items() if proposal.units[unit].owner == caller},
-            parameters=dropped.get((Kind.STATEMENT, caller)),
+            parameters=dropped_items.get((Kind.STATEMENT, caller)),
             ended=_ENDED[State(record.task.state)],
             peer=self._site.config.name,
             deleted_at=at.replace(microsecond=0),
         )
 
-    def _stored(self, record: StudyRecord, kind: Kind, name: str = "") -> tuple[Path, Item]:
+    def _find_stored(self, record: StudyRecord, kind: Kind, name: str = "") -> tuple[Path, Item]:
         try:
-            return self._store.unharmed(record.digest, kind, name)
+            return self._store.find_intact(record.digest, kind, name)
         except LostError:
             # What is waited for, or fails, is for this site's people: it can name folders, addresses and third parties.
             raise _not_there(record, "it is not there yet") from None
@@ -491,9 +495,9 @@ def _ended_here() -> PeerFault:
 
 
 def _check_not_ended(record: StudyRecord) -> None:
-    ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
+    has_ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
     over = (record.failure is not None, record.denial_sent is not None, record.revocation_sent is not None)
-    if ended or any(over):
+    if has_ended or any(over):
         raise _ended_here()
 
 

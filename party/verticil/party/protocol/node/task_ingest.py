@@ -1,6 +1,6 @@
 """What the miner sends of a study, taken in: checked, remembered, held against the ledger; by whatever way it came.
 
-A task is state, never an event: what it says takes the place of what was known. `understood` refuses what is no study of this
+A task is state, never an event: what it says takes the place of what was known. `read_proposal` refuses what is no study of this
 party's; `remember` writes down what the rest of the party goes by.
 
 A sub-model counts when the miner signed a statement of exactly the effective study that comes with it. Whether it is one that
@@ -55,21 +55,21 @@ _AS_TOLD: Final = "as the miner says"
 _LONGEST_WORDS: Final = 500
 
 
-def understood(node: Node, told: coordinator_pb2.StudyTask) -> Study:
-    """The proposal of a study that this party can serve; blocks.
+def read_proposal(node: Node, task: coordinator_pb2.StudyTask) -> Study:
+    """Return the proposal of a study that this party can serve; blocks.
 
     Args:
         node: this party.
-        told: as the miner sent it.
+        task: as the miner sent it.
 
     Raises:
         PeerFault: STUDY_MISMATCH, MESSAGE_INVALID, PARTY_UNKNOWN, IDENTITY_REFUSED, CERTIFICATE_INVALID.
     """
-    if hashlib.sha256(told.proposal).digest() != told.study_digest:
+    if hashlib.sha256(task.proposal).digest() != task.study_digest:
         raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
-    if told.state not in _STATES or not 0 < told.version <= _LARGEST_VERSION:
-        raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
-    study = checked(told.proposal)
+    if task.state not in _STATES or not 0 < task.version <= _LARGEST_VERSION:
+        raise PeerFault("MESSAGE_INVALID", f"state {task.state}, version {task.version}: no such task")
+    study = checked(task.proposal)
     if node.me not in study.parties:
         raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
     if not protocol_of(study).coordinated:
@@ -78,39 +78,41 @@ def understood(node: Node, told: coordinator_pb2.StudyTask) -> Study:
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
         )
-    effective = checked(told.effective) if told.effective else study
-    if told.effective and hashlib.sha256(told.effective).digest() != told.effective_digest:
+    effective = checked(task.effective) if task.effective else study
+    if task.effective and hashlib.sha256(task.effective).digest() != task.effective_digest:
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
         )
-    own, named = effective.units_of(node.me), [*told.units_received, *told.units_damaged]
-    if not set(named) <= set(own) or len(named) > len(own):
+    own, units = effective.units_of(node.me), [*task.units_received, *task.units_damaged]
+    if not set(units) <= set(own) or len(units) > len(own):
         raise PeerFault(
             "MESSAGE_INVALID", f"study '{study.id}': units are told to be received that are not this party's"
         )
-    _check_sub_model(node, told, study, effective)
+    _check_sub_model(node, task, study, effective)
     return study
 
 
-def _check_sub_model(node: Node, told: coordinator_pb2.StudyTask, study: Study, effective: Study) -> None:
+def _check_sub_model(node: Node, task: coordinator_pb2.StudyTask, study: Study, effective: Study) -> None:
     if not effective.left_out:
         return
-    if not told.HasField("sub_model"):
+    if not task.HasField("sub_model"):
         raise PeerFault(
             "STUDY_MISMATCH",
             f"study '{study.id}': the miner tells a sub-model without a signed statement of it",
             hint="nothing was sent for it",
         )
-    found = parse_sub_model(told.sub_model.body)
+    sub_model = parse_sub_model(task.sub_model.body)
     # It outlives the miner's certificate.
-    revoked = node.revocations.since()
-    verify_signed(told.sub_model, node.authority, role=Role.MINER, at=found.decided_at, revoked=revoked)
-    effective_digest = told.effective_digest
-    check_sub_model(found, proposal_digest=told.study_digest, effective=effective, effective_digest=effective_digest)
+    revocations = node.revocations.since()
+    verify_signed(task.sub_model, node.authority, role=Role.MINER, at=sub_model.decided_at, revoked=revocations)
+    effective_digest = task.effective_digest
+    check_sub_model(
+        sub_model, proposal_digest=task.study_digest, effective=effective, effective_digest=effective_digest
+    )
 
 
 def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
-    """Whether one more study that nobody here decided is kept; blocks.
+    """Return whether one more study that nobody here decided is stored; blocks.
 
     Args:
         site: this party.
@@ -118,19 +120,19 @@ def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
         over: the miner says that it has ended already: such a study takes no room from those that go on.
     """
     limit = site.config.policy.max_open_studies
-    going_on, ended = site.state.undecided(at - _A_DAY)
-    return ended < limit if over else going_on < limit and going_on + ended < 2 * limit
+    going_on, n_ended = site.state.undecided(at - _A_DAY)
+    return n_ended < limit if over else going_on < limit and going_on + n_ended < 2 * limit
 
 
 def remember(
-    node: Node, told: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
+    node: Node, message: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
 ) -> bool:
     """Write down what the miner sent. Blocks.
 
     Args:
         node: this party.
-        told: the task.
-        study: as `understood` gave it.
+        message: the task.
+        study: as `read_proposal` gave it.
         fresh: it is the first that comes on a connection, or comes whole in a file: what it does not say to be there is not.
         accept_older: charge what the miner has and the ledger does not know, in place of refusing.
 
@@ -142,83 +144,84 @@ def remember(
         PeerFault: STUDY_MISMATCH, it has ended here, and the miner says that it goes on; nothing was changed.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    task = _task_of(told)
+    task = _task_of(message)
     site, at = node.site, node.clock()
-    known = site.state.study(task.digest).task if site.state.knows(task.digest) else None
-    over = known is not None and is_final(State(known.state))
-    kept = known is not None or has_room(site, at, over=is_final(State(task.state)))
-    if kept and not over:
-        if known is None:
-            seen = Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id, detail=_AS_TOLD)
-            site.audit.record(seen, at)
-        gone_on = _sub_model_event(told, study.id)
-        if gone_on and not (known and known.effective_digest == told.effective_digest):
+    stored_task = site.state.study(task.digest).task if site.state.knows(task.digest) else None
+    over = stored_task is not None and is_final(State(stored_task.state))
+    is_stored = stored_task is not None or has_room(site, at, over=is_final(State(task.state)))
+    if is_stored and not over:
+        if stored_task is None:
+            event = Event(what=What.STUDY_SEEN, who="miner", study=task.digest, study_id=study.id, detail=_AS_TOLD)
+            site.audit.record(event, at)
+        gone_on = _sub_model_event(message, study.id)
+        if gone_on and not (stored_task and stored_task.effective_digest == message.effective_digest):
             site.audit.record(gone_on, at)
         # A reply that was under way when the approval came has a version before it.
-        newer = known is not None and task.version > max(known.version, site.state.approval_version(task.digest))
+        approved_at = site.state.approval_version(task.digest)
+        newer = stored_task is not None and task.version > max(stored_task.version, approved_at)
         if newer and not task.approved and not is_final(State(task.state)):
             before = site.state.study(task.digest)
             if before.task.approved and before.approval is not None:
                 _log.warning("the miner asks for the approval of study '%s' again, as when a key was revoked", study.id)
         site.state.remember(task, study.id, at)
-        if study.publish is not None and len(told.review_manifest_sha256) == 32:
-            site.decisions.ask_for_review(task.digest, told.review_manifest_sha256)
+        if study.publish is not None and len(message.review_manifest_sha256) == 32:
+            site.decisions.ask_for_review(task.digest, message.review_manifest_sha256)
         if fresh:
             site.state.reconcile(task.digest, task.units_received)
-        elif told.units_damaged:
+        elif message.units_damaged:
             _log.warning("study '%s': the miner asks again for columns that its disk has damaged", study.id)
-            units = range(len(checked(told.effective or told.proposal).units))
-            site.state.reconcile(task.digest, [unit for unit in units if unit not in told.units_damaged])
-    reminded = fresh and kept and _remind_of_revocation(node, told, study.id)
-    if kept and told.HasField("deletion"):
+            units = range(len(checked(message.effective or message.proposal).units))
+            site.state.reconcile(task.digest, [unit for unit in units if unit not in message.units_damaged])
+    is_reminded = fresh and is_stored and _remind_of_revocation(node, message, study.id)
+    if is_stored and message.HasField("deletion"):
         site.revocations.take_deletion(
-            task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
+            task.digest, study.id, message.deletion, authority=node.authority, at=at, deny_list=node.revocations.since()
         )
     verifier = Verifier(site=site, authority=node.authority, revoked=node.revocations.since())
-    if told.HasField("approval") and verifier.has_approved(told.approval, task.digest):
+    if message.HasField("approval") and verifier.has_approved(message.approval, task.digest):
         node.approved_there.add(task.digest)
-    prove = functools.partial(party_protocol(study).reconciler.from_miner, verifier, told)
+    prove = functools.partial(party_protocol(study).reconciler.from_miner, verifier, message)
     reconcile(site, prove, accept_older=accept_older, at=at)
-    if known is not None and over and not reminded and not is_final(State(task.state)):
+    if stored_task is not None and over and not is_reminded and not is_final(State(task.state)):
         raise PeerFault(
             "STUDY_MISMATCH",
-            f"study '{study.id}' has ended here ({State(known.state).words}), the miner says: {State(task.state).words}",
+            f"study '{study.id}' has ended here ({State(stored_task.state).words}), the miner says: {State(task.state).words}",
             hint="nothing is sent for it any more; was the miner restored from an older backup? its operator closes it there",
         )
-    return kept
+    return is_stored
 
 
-def _remind_of_revocation(node: Node, told: coordinator_pb2.StudyTask, study_id: str) -> bool:
+def _remind_of_revocation(node: Node, task: coordinator_pb2.StudyTask, study_id: str) -> bool:
     """Have a revocation sent again that the miner knew: it would have ended the study, or deleted the columns. Whether it is."""
     site = node.site
-    known = State(told.state) is State.WITHDRAWN or told.HasField("deletion")
-    if known or not site.state.study(told.study_digest).revocation_sent:
+    knows_revocation = State(task.state) is State.WITHDRAWN or task.HasField("deletion")
+    if knows_revocation or not site.state.study(task.study_digest).revocation_sent:
         return False
-    site.revocations.tell_again(told.study_digest)
-    site.state.forgotten(told.study_digest, "revocation")
-    _note_forgotten(node, told.study_digest, study_id, "the miner does not know the revocation any more; told again")
+    site.revocations.tell_again(task.study_digest)
+    site.state.forgotten(task.study_digest, "revocation")
+    _note_forgotten(node, task.study_digest, study_id, "the miner does not know the revocation any more; told again")
     return True
 
 
-def missing(node: Node, told: Collection[bytes]) -> dict[bytes, int]:
+def missing(node: Node, digests: Collection[bytes]) -> dict[bytes, int]:
     """Note the studies that the miner knew and does not name any more. Blocks.
 
     Args:
         node: this party.
-        told: digests of all studies that it names.
+        digests: digests of all studies that it names.
 
     Returns:
         Digest and version of those that have not ended: whether they have, the miner is to say.
     """
-    found = node.site.state.miss(told)
-    for study in found:
+    missing_digests = node.site.state.miss(digests)
+    for study in missing_digests:
         if study.forgotten != "study":
             _note_forgotten(node, study.digest, study.study_id, "the miner does not know the study any more")
-    return {study.digest: study.task.version for study in found if not is_final(State(study.task.state))}
+    return {study.digest: study.task.version for study in missing_digests if not is_final(State(study.task.state))}
 
 
 def end_forgotten(node: Node, digest: bytes) -> None:
-    """The miner's operator has ended a study whose facts the miner has lost. Blocks."""
+    """End a study whose facts the miner has lost, as the miner's operator decided. Blocks."""
     record = node.site.state.study(digest)
     node.site.state.move(digest, State.WITHDRAWN, "STUDY_UNKNOWN")
     _note_forgotten(node, digest, record.study_id, "the miner has lost the study, and says that it has ended")
@@ -230,35 +233,35 @@ def _note_forgotten(node: Node, digest: bytes, study_id: str, detail: str) -> No
     node.site.audit.record(event, node.clock())
 
 
-def _task_of(told: coordinator_pb2.StudyTask) -> Task:
-    """What is stored of it."""
+def _task_of(message: coordinator_pb2.StudyTask) -> Task:
+    """Return the task as it is stored."""
     return Task(
-        digest=told.study_digest,
-        version=told.version,
-        state=told.state,
-        proposal=told.proposal,
-        effective=told.effective,
-        effective_digest=told.effective_digest,
-        approved=told.approved,
-        pseudonyms_complete=told.pseudonyms_complete,
-        alignment_confirmed=told.alignment_confirmed,
-        units_received=tuple(told.units_received),
-        failure=from_detail(told.failure).code if told.HasField("failure") else "",
-        submitter=told.submitter if is_name(told.submitter) else "",
-        ended_words=shown(told.failure.message, _LONGEST_WORDS),
+        digest=message.study_digest,
+        version=message.version,
+        state=message.state,
+        proposal=message.proposal,
+        effective=message.effective,
+        effective_digest=message.effective_digest,
+        approved=message.approved,
+        pseudonyms_complete=message.pseudonyms_complete,
+        alignment_confirmed=message.alignment_confirmed,
+        units_received=tuple(message.units_received),
+        failure=from_detail(message.failure).code if message.HasField("failure") else "",
+        submitter=message.submitter if is_name(message.submitter) else "",
+        ended_words=shown(message.failure.message, _LONGEST_WORDS),
     )
 
 
-def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
-    """The line for the audit log of a sub-model, whose statement was verified; None: all parties are in the study."""
-    if not (told.effective and checked(told.effective).left_out):
+def _sub_model_event(task: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
+    """Return the line for the audit log of a sub-model, whose statement was verified; None: all parties are in the study."""
+    if not (task.effective and checked(task.effective).left_out):
         return None
-    gone = parse_sub_model(told.sub_model.body).left_out
+    absent_parties = parse_sub_model(task.sub_model.body).left_out
     return Event(
         what=What.SUB_MODEL,
         who="miner",
-        study=told.study_digest,
+        study=task.study_digest,
         study_id=study_id,
-        peer_event=hashlib.sha256(told.sub_model.body).digest(),
-        detail="; ".join(f"without {left_out_words(item)}" for item in gone),
+        peer_event=hashlib.sha256(task.sub_model.body).digest(),
+        detail="; ".join(f"without {left_out_words(item)}" for item in absent_parties),
     )

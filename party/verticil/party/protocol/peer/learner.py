@@ -45,7 +45,7 @@ _ALPHA: Final = 0.05
 
 
 def share_noise(key: bytes, study: Study, party: str) -> ShareNoise | None:
-    """The noise that the study's `share` asks of a party; None where it asks for none.
+    """Return the noise that the study's `share` asks of a party; None where it asks for none.
 
     Args:
         key: see `verticil.shared.mechanisms.share_noise.share_key`.
@@ -204,23 +204,26 @@ class _Table:
 
 def _columns(raw: Mapping[int, Codes], remote: Mapping[int, Codes], study: Study, party: str) -> _Columns:
     schema = study.schema
-    owned = schema.owned_by(party)
-    if set(raw) != set(owned):
-        raise ValueError(f"own columns {sorted(raw)}, expected those of '{party}', {sorted(owned)}")
+    own_variables = schema.owned_by(party)
+    if set(raw) != set(own_variables):
+        raise ValueError(f"own columns {sorted(raw)}, expected those of '{party}', {sorted(own_variables)}")
     if foreign := [index for index in remote if study.units[index].owner == party]:
         raise ValueError(f"units {foreign} are '{party}''s own, expected units of its peers")
     n = len(next(iter(raw.values()))) if raw else 0
     if n == 0:
         raise DataFault("LEARNING_FAILED", f"study '{study.id}': no common record, expected at least one")
     units = [
-        ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(schema[v].n_states))) for v in sorted(owned)
+        ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(schema[v].n_states)))
+        for v in sorted(own_variables)
     ]
     units += [study.column_unit(index) for index in sorted(remote)]
-    codes = [raw[v] for v in sorted(owned)] + [remote[index] for index in sorted(remote)]
+    codes = [raw[v] for v in sorted(own_variables)] + [remote[index] for index in sorted(remote)]
     for unit, column in zip(units, codes, strict=True):
-        if column.shape != (expected := (n * unit.channel.codes_per_record,)):
-            raise ValueError(f"column of {unit.variables}: shape {column.shape}, expected {expected}")
-    return _Columns(units=tuple(units), codes=tuple(codes), own={v: index for index, v in enumerate(sorted(owned))})
+        if column.shape != (expected_shape := (n * unit.channel.codes_per_record,)):
+            raise ValueError(f"column of {unit.variables}: shape {column.shape}, expected {expected_shape}")
+    return _Columns(
+        units=tuple(units), codes=tuple(codes), own={v: index for index, v in enumerate(sorted(own_variables))}
+    )
 
 
 def _observe(columns: _Columns, study: Study, axes: Sequence[int], label: bytes, noise: ShareNoise | None) -> _Table:

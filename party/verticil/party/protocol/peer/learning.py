@@ -68,8 +68,8 @@ def wanted_units(study: Study, party: str, structure: Structure | None) -> froze
 
 
 def _stages(study: Study, structure: Structure | None) -> tuple[Dag | None, ...]:
-    scored: tuple[Dag | None, ...] = (None,) if study.structure.parents is None else ()
-    return scored if structure is None else (*scored, structure.dag)
+    structures: tuple[Dag | None, ...] = (None,) if study.structure.parents is None else ()
+    return structures if structure is None else (*structures, structure.dag)
 
 
 async def randomize_columns(context: PeerStudyContext, units: Collection[int]) -> None:
@@ -102,7 +102,7 @@ async def _pull(context: PeerStudyContext, owner: str, index: int) -> None:
     unit = context.study.units[index]
     n_common, common_sha256 = context.common
     width = unit.transition.codes_per_record
-    expected = artifact.packed_size(n_common, unit.transition.n_states, codes_per_record=width)
+    expected_size = artifact.packed_size(n_common, unit.transition.n_states, codes_per_record=width)
     what = f"column '{', '.join(unit.variables)}'"
     target = await asyncio.to_thread(context.store.target, context.digest, Kind.COLUMN, str(index))
 
@@ -117,27 +117,27 @@ async def _pull(context: PeerStudyContext, owner: str, index: int) -> None:
             )
         )
 
-    sha256 = await context.fetched_into(target, owner, column, limit=_SLACK * expected, what=what)
+    sha256 = await context.fetched_into(target, owner, column, limit=_SLACK * expected_size, what=what)
 
     def keep() -> None:
         try:
-            _checked(target, context.study, index, n_common, what)
+            _read_checked(target, context.study, index, n_common, what)
         except PeerFault as error:
             target.unlink(missing_ok=True)
-            raise PeerFailedError(context.named(error, owner)) from None
+            raise PeerFailedError(context.make_fault(error, owner)) from None
         context.store.enter(context.digest, Kind.COLUMN, str(index), Item(sha256=sha256, size=target.stat().st_size))
 
     await context.node.heavily(keep)
 
 
 def _known_as(context: PeerStudyContext, index: int) -> bytes:
-    """What the request says of the structure: nothing of a column that is read for scores."""
-    scored = context.study.structure.parents is None and index in reads(context.study, context.me, None)
-    known = context.known_structure
-    return b"" if scored or known is None else known.sha256
+    """Return what the request says of the structure: nothing for a column that is read for scores."""
+    reads_for_scores = context.study.structure.parents is None and index in reads(context.study, context.me, None)
+    structure = context.known_structure
+    return b"" if reads_for_scores or structure is None else structure.sha256
 
 
-def _checked(path: Path, study: Study, index: int, n_common: int, what: str) -> Codes:
+def _read_checked(path: Path, study: Study, index: int, n_common: int, what: str) -> Codes:
     transition = study.units[index].transition
     data = path.read_bytes()
     if data[: len(artifact.MAGIC)] == artifact.MAGIC and len(data) >= artifact.HEADER_BYTES:
@@ -161,14 +161,14 @@ def remote_codes(context: PeerStudyContext, units: Collection[int]) -> dict[int,
         LostError: one is not there any more.
     """
     n_common, _ = context.common
-    found: dict[int, Codes] = {}
+    codes: dict[int, Codes] = {}
     for index in sorted(units):
         transition = context.study.units[index].transition
         data = context.store.read(context.digest, Kind.COLUMN, str(index))
-        found[index] = artifact.unpack(
+        codes[index] = artifact.unpack(
             data, transition.n_states, n_common, codes_per_record=transition.codes_per_record
         )
-    return found
+    return codes
 
 
 async def find_structure(context: PeerStudyContext) -> None:
@@ -189,12 +189,12 @@ async def find_structure(context: PeerStudyContext) -> None:
     coordinator = dial()
     try:
         put = coordinator.put_scores(request)
-        reply = await context.peers.heard(MINER, put, what="the structure", at_fault=MINER)
+        reply = await context.peers.receive_reply(MINER, put, what="the structure", at_fault=MINER)
     finally:
         await coordinator.close()
     if reply.HasField("failure"):
-        told = from_detail(reply.failure, teller=MINER)
-        raise PeerFailedError(from_code(told.code, f"no structure was found: {told.message}", hint=told.hint))
+        failure = from_detail(reply.failure, teller=MINER)
+        raise PeerFailedError(from_code(failure.code, f"no structure was found: {failure.message}", hint=failure.hint))
     if not reply.HasField("structure"):
         names = ", ".join(f"'{name}'" for name in sorted(reply.waiting_for) if name in context.study.parties)
         raise WaitedForError(
@@ -218,9 +218,9 @@ async def _scores(context: PeerStudyContext) -> Sequence[int]:
             noise = _noise(context, holding, b"")
             return json.dumps(learn_scores(raw, remote, context.study, context.me, noise=noise)).encode("ascii")
 
-        scored = await context.node.heavily(score)
+        scores = await context.node.heavily(score)
         await asyncio.to_thread(
-            _store_shared, context, holding, kind=Kind.SCORES, name="", content=scored, recipient=RECIPIENT
+            _store_shared, context, holding, kind=Kind.SCORES, name="", content=scores, recipient=RECIPIENT
         )
     return cast("list[int]", json.loads(await asyncio.to_thread(context.store.read, context.digest, Kind.SCORES)))
 
@@ -242,7 +242,7 @@ async def learn_parameters(context: PeerStudyContext) -> None:
     raw = await context.raw()
     n_common, common_sha256 = context.common
     study = context.study
-    told = await _told_before(context)
+    earlier_statement = await _told_before(context)
 
     def learn() -> bytes:
         units = expected_reads(study, context.me, structure.dag)
@@ -274,20 +274,20 @@ async def learn_parameters(context: PeerStudyContext) -> None:
         own = context.node.signing_key.sign(statement_body(statement, study))
         return padded(own, limit_bytes=MAX_STATEMENT_BYTES).SerializeToString(deterministic=True)
 
-    signed = told or await context.node.heavily(learn)
+    signed = earlier_statement or await context.node.heavily(learn)
     await asyncio.to_thread(
         _store_shared, context, holding, kind=Kind.STATEMENT, name=context.me, content=signed, recipient=EVERYONE
     )
 
 
 async def _told_before(context: PeerStudyContext) -> bytes:
-    """This party's own statement, as a peer has it; empty: no peer received any."""
-    found: dict[str, bytes] = {}
+    """Return this party's own statement, as a peer has it; empty: no peer received any."""
+    statements: dict[str, bytes] = {}
 
     def call(offset: int) -> peer_pb2.GetParametersRequest:
         return peer_pb2.GetParametersRequest(effective_digest=context.effective_digest, offset=offset, yours=True)
 
-    async def held(peer: Peer) -> bytes:
+    async def fetch_statement(peer: Peer) -> bytes:
         try:
             return await fetch_bytes(
                 lambda offset: peer.get_parameters(call(offset)), limit_bytes=_LARGEST, what="own parameters"
@@ -298,18 +298,18 @@ async def _told_before(context: PeerStudyContext) -> bytes:
             return b""
 
     async def ask(name: str) -> None:
-        found[name] = await context.peers.ask(name, held, what="whether it has this party's parameters")
+        statements[name] = await context.peers.ask(name, fetch_statement, what="whether it has this party's parameters")
 
     waiting = await all_of(ask(name) for name in context.others)
     if waiting is not None:
         raise WaitedForError(waiting)
     for name in context.others:
-        if found[name]:
+        if statements[name]:
             try:
-                await context.node.heavily(functools.partial(_check, context, context.me, found[name]))
+                await context.node.heavily(functools.partial(_check, context, context.me, statements[name]))
             except VerticilError as error:
-                raise PeerFailedError(context.named(error, name)) from None
-            return found[name]
+                raise PeerFailedError(context.make_fault(error, name)) from None
+            return statements[name]
     return b""
 
 
@@ -340,16 +340,19 @@ def _store_shared(
     context: PeerStudyContext, holding: LocalDataset, *, kind: Kind, name: str, content: bytes, recipient: str
 ) -> None:
     study, rule = context.study, context.study.share
-    scored = _basis(context, wanted_units(study, context.me, None))
-    learned = scored_pairs(study, context.me) if study.structure.parents is None else ()
+    scored_units = _basis(context, wanted_units(study, context.me, None))
+    learned_pairs = scored_pairs(study, context.me) if study.structure.parents is None else ()
     if kind is Kind.SCORES:
-        basis, along_with, empty = scored, None, not learned
+        basis, along_with, empty = scored_units, None, not learned_pairs
     else:
-        known = context.structure
-        basis, empty = _basis(context, wanted_units(study, context.me, known), known.sha256), False
-        along_with = scored if learned else None
-    named = ["share", *((None, None) if rule is None or not rule.noise else (rule.epsilon, rule.delta, rule.noise))]
-    noise, event = hashlib.sha256(json.dumps(named).encode()).digest(), share_event(study, context.me)
+        structure = context.structure
+        basis, empty = _basis(context, wanted_units(study, context.me, structure), structure.sha256), False
+        along_with = scored_units if learned_pairs else None
+    sharing_words = [
+        "share",
+        *((None, None) if rule is None or not rule.noise else (rule.epsilon, rule.delta, rule.noise)),
+    ]
+    noise, event = hashlib.sha256(json.dumps(sharing_words).encode()).digest(), share_event(study, context.me)
     releases = [] if empty else statistics(context, holding, event, basis=basis, noise=noise)
     store_shared(context, releases, kind=kind, name=name, content=content, recipient=recipient, along_with=along_with)
 
@@ -371,13 +374,13 @@ async def _collect(context: PeerStudyContext, name: str) -> None:
         request = peer_pb2.GetParametersRequest(effective_digest=context.effective_digest, offset=offset)
         return peer.get_parameters(request)
 
-    body = await context.fetched(name, parameters, limit=_LARGEST, what="the parameters")
+    body = await context.fetch(name, parameters, limit=_LARGEST, what="the parameters")
 
     def keep() -> None:
         try:
             _check(context, name, body)
         except VerticilError as error:
-            raise PeerFailedError(context.named(error, name)) from None
+            raise PeerFailedError(context.make_fault(error, name)) from None
         context.store.put(context.digest, Kind.STATEMENT, body, name)
 
     await context.node.heavily(keep)
@@ -395,7 +398,7 @@ def _check(context: PeerStudyContext, name: str, body: bytes) -> None:
     n_common, common_sha256 = context.common
     families = {family.child: family.parents for family in statement.families}
     mine = context.node.site.state.artifacts(context.digest, context.effective_digest)
-    for what, got, expected in (
+    for what, actual, target in (
         ("party", statement.party, name),
         ("effective study", statement.effective_digest.hex(), context.effective_digest.hex()),
         ("number of common people", statement.n_common, n_common),
@@ -404,12 +407,12 @@ def _check(context: PeerStudyContext, name: str, body: bytes) -> None:
         ("families", families, {child: structure.dag.parents[child] for child in context.study.schema.owned_by(name)}),
         ("columns read", tuple(r.unit for r in statement.received), expected_reads(context.study, name, structure.dag)),
     ):
-        if got != expected:
-            raise PeerFault("STUDY_MISMATCH", f"its parameters: {what}: got {got}, expected {expected}")
-    for received in statement.received:
-        item = mine.get(received.unit)
-        if item is not None and received.artifact_sha256 != item.sha256:
+        if actual != target:
+            raise PeerFault("STUDY_MISMATCH", f"its parameters: {what}: got {actual}, expected {target}")
+    for column in statement.received:
+        item = mine.get(column.unit)
+        if item is not None and column.artifact_sha256 != item.sha256:
             raise PeerFault(
                 "STUDY_MISMATCH",
-                f"its parameters: unit {received.unit}: read {received.artifact_sha256.hex()}, sent {item.sha256.hex()}",
+                f"its parameters: unit {column.unit}: read {column.artifact_sha256.hex()}, sent {item.sha256.hex()}",
             )

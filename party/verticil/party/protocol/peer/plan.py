@@ -53,7 +53,7 @@ class PeerFacts(Facts):
 
 
 def plan(facts: PeerFacts) -> Plan:
-    """The next step for a study.
+    """Return the next step for a study.
 
     >>> plan(PeerFacts(state=State.SUBMITTED, party="a", parties=("a", "b"), approved=True)).step
     <Step.ASK: 'ask'>
@@ -62,7 +62,7 @@ def plan(facts: PeerFacts) -> Plan:
 
 
 def _exchange(facts: PeerFacts) -> Plan | None:
-    """The columns: own ones first, because peers wait for them."""
+    """Return the step for the columns: own ones first, because peers wait for them."""
     scoring = not facts.structure
     if facts.party in facts.statements:
         # This party has what it needs; what its peers read must still be there for them.

@@ -50,14 +50,14 @@ _EVIDENCE = {
 def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
     """Sign what this party has, or had, of `caller` in a study; None: nothing."""
     proposal = record.task.proposed
-    items = {**store.dropped(record.digest), **store.items(record.digest)}
+    items = {**store.list_dropped(record.digest), **store.items(record.digest)}
     units = {int(name): item for (kind, name), item in items.items() if kind is Kind.COLUMN}
     parameters = items.get((Kind.STATEMENT, caller))
     holding = PeerHolding(
         study_digest=record.digest,
         party=caller,
-        columns={unit: _named(item) for unit, item in units.items() if proposal.units[unit].owner == caller},
-        parameters=None if parameters is None else _named(parameters),
+        columns={unit: _name_deletion(item) for unit, item in units.items() if proposal.units[unit].owner == caller},
+        parameters=None if parameters is None else _name_deletion(parameters),
         peer=node.me,
     )
     if not holding.columns and holding.parameters is None:
@@ -69,18 +69,18 @@ def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str
     )
 
 
-def _named(item: Item) -> Deleted:
+def _name_deletion(item: Item) -> Deleted:
     return Deleted(sha256=item.sha256, size=item.size)
 
 
-def _from_peer(verifier: Verifier, peer: str, held: peer_pb2.Held) -> Sequence[Forgotten]:
+def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Sequence[Forgotten]:
     site = verifier.site
-    holding, study = _checked(verifier, peer, held)
+    holding, study = _check_holding(verifier, peer, statement)
     columns = [
         (unit, item)
         for unit, item in sorted(holding.columns.items())
         if unit in study.units_of(site.config.name)
-        and not site.ledger.sent(holding.study_digest, unit, peer, item.sha256)
+        and not site.ledger.has_sent(holding.study_digest, unit, peer, item.sha256)
     ]
     statistics = [item.event for item in planned(study, site.config.name) if item.unit is None]
     shared = [
@@ -92,12 +92,12 @@ def _from_peer(verifier: Verifier, peer: str, held: peer_pb2.Held) -> Sequence[F
         return ()
 
     def column_rows() -> Iterable[MissingRow]:
-        places, sent = origins(site.config, study), set(site.ledger.columns_sent(holding.study_digest))
+        places, sent_columns = origins(site.config, study), set(site.ledger.columns_sent(holding.study_digest))
         for unit, item in columns:
             release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
-            charged = NOTHING if release.variables in sent else cost_of(release.event)
-            sent.add(release.variables)
-            yield _row(release, charged, item, unit=unit, recipient=peer)
+            charge = NOTHING if release.variables in sent_columns else cost_of(release.event)
+            sent_columns.add(release.variables)
+            yield _row(release, charge, item, unit=unit, recipient=peer)
 
     def shared_rows() -> Iterable[MissingRow]:
         for event in shared:
@@ -119,28 +119,31 @@ def _from_peer(verifier: Verifier, peer: str, held: peer_pb2.Held) -> Sequence[F
     )
 
 
-def _row(release: Release, charged: Cost, item: Deleted, *, unit: int | None, recipient: str) -> MissingRow:
+def _row(release: Release, charge: Cost, item: Deleted, *, unit: int | None, recipient: str) -> MissingRow:
     return MissingRow(
-        release=release, charged=charged, recipient=recipient, unit=unit, artifact_sha256=item.sha256, size=item.size
+        release=release, charged=charge, recipient=recipient, unit=unit, artifact_sha256=item.sha256, size=item.size
     )
 
 
-def _checked(verifier: Verifier, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, Study]:
+def _check_holding(verifier: Verifier, peer: str, holding_message: peer_pb2.Held) -> tuple[PeerHolding, Study]:
     """Return the statement, and the study as this party had approved it.
 
     Raises:
         VerticilError: it is not the peer's, or not of a study that this party approved.
     """
-    verify_signed(held.statement, verifier.authority, role=Role.PARTY, name=peer)
-    holding, given = parse_peer_holding(held.statement.body), parse_approval(held.approval.body)
+    verify_signed(holding_message.statement, verifier.authority, role=Role.PARTY, name=peer)
+    holding, approval = (
+        parse_peer_holding(holding_message.statement.body),
+        parse_approval(holding_message.approval.body),
+    )
     # Whenever it was signed: a renewed certificate may be younger than the decision, and an older one has ended by now.
-    verify_signed(held.approval, verifier.authority, role=Role.PARTY, name=verifier.me)
-    proposal = checked(held.proposal)
-    digest = hashlib.sha256(held.proposal).digest()
+    verify_signed(holding_message.approval, verifier.authority, role=Role.PARTY, name=verifier.me)
+    proposal = checked(holding_message.proposal)
+    digest = hashlib.sha256(holding_message.proposal).digest()
     if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")
-    check_approval(given, proposal, verifier.me)
-    return holding, proposal.with_declaration(given.declarations())
+    check_approval(approval, proposal, verifier.me)
+    return holding, proposal.with_declaration(approval.declarations())
 
 
 RECONCILER = Reconciler(evidence=_EVIDENCE, from_peer=_from_peer, for_peer=_for_peer)

@@ -23,8 +23,8 @@ from verticil.shared.release.peer_assembly import assemble
 class PeerStudy(BetweenStudy[PeerFacts]):
     """The work on one study between peers; see `BetweenStudy`."""
 
-    def remembered(self, record: StudyRecord) -> PeerFacts:
-        """See `BetweenStudy.remembered`."""
+    def read_facts(self, record: StudyRecord) -> PeerFacts:
+        """Return what this party stores of the study; see `BetweenStudy.read_facts`."""
         me, digest = self.node.me, self.digest
         common = self.common_facts(record)
         study = record.task.decided if common.agreed else record.task.proposed
@@ -40,11 +40,11 @@ class PeerStudy(BetweenStudy[PeerFacts]):
         )
 
     def next_step(self, facts: PeerFacts) -> Plan:
-        """See `BetweenStudy.next_step`."""
+        """Return the next step; see `BetweenStudy.next_step`."""
         return plan(facts)
 
     async def carry_on(self, step: StrEnum, context: PeerStudyContext) -> str | None:
-        """See `BetweenStudy.carry_on`."""
+        """Carry on with the study; see `BetweenStudy.carry_on`."""
         match step:
             case Step.RANDOMIZE:
                 await learning.randomize_columns(context, self.facts.needed)

@@ -21,7 +21,7 @@ from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Verifier
-from verticil.party.protocol.statistics import EVERYONE, published
+from verticil.party.protocol.statistics import EVERYONE, list_published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import PeerFault, VerticilError
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 def claim_words(names: Iterable[str]) -> str:
-    """What people read of a claim."""
+    """Return the words of a claim, for people."""
     return (
         f"the miner claims to have columns of this party ({', '.join(names)}) and shows no approval and receipt of them:"
         " nothing is charged, nothing is sent"
@@ -48,82 +48,84 @@ def claim_words(names: Iterable[str]) -> str:
 
 
 def unknown_columns(site: Site, task: Task) -> tuple[str, ...]:
-    """The variables of the units of this party that the miner says to have, and that the ledger does not know."""
+    """Return the variables of this party's units that the miner reports to have and the ledger does not know."""
     study = task.latest
     own = [study.units[unit].variables for unit in study.units_of(site.config.name) if unit in task.units_received]
-    sent = site.ledger.columns_sent(task.digest) if own else frozenset()
-    return tuple(name for variables in own if variables not in sent for name in variables)
+    sent_columns = site.ledger.columns_sent(task.digest) if own else frozenset()
+    return tuple(name for variables in own if variables not in sent_columns for name in variables)
 
 
 def proven(
     site: Site,
-    told: coordinator_pb2.StudyTask,
+    task: coordinator_pb2.StudyTask,
     *,
-    deleted: Collection[int],
+    deleted_units: Collection[int],
     authority: bytes,
-    revoked: Mapping[int, dt.datetime],
+    deny_list: Mapping[int, dt.datetime],
 ) -> frozenset[int]:
-    """The units that the miner shows to have come from this party, by its leave.
+    """Return the units that the miner proves to have come from this party, by its leave.
 
     Args:
         site: this party.
-        told: the task that the miner sent.
-        deleted: units that it signed to have deleted; that is as good as a receipt.
+        task: the task that the miner sent.
+        deleted_units: units that it signed to have deleted; that is as good as a receipt.
         authority: the federation's, PEM.
-        revoked: the deny-list.
+        deny_list: the deny-list.
     """
-    study, me = checked(told.effective or told.proposal), site.config.name
-    receipts = dict(_receipts(told, study, me, authority=authority, revoked=revoked))
+    study, me = checked(task.effective or task.proposal), site.config.name
+    receipts = dict(_receipts(task, study, me, authority=authority, deny_list=deny_list))
     try:
-        given = parse_approval(told.approval.body)
+        approval = parse_approval(task.approval.body)
         # Signed with the certificate of that day; a renewed one may be younger than the decision.
-        moments = [given.approved_at, *receipts.values()]
-        if not any(_is_signed(told.approval, authority, me, at=at, revoked=revoked) for at in moments):
+        moments = [approval.approved_at, *receipts.values()]
+        if not any(_is_signed(task.approval, authority, me, at=at, deny_list=deny_list) for at in moments):
             return frozenset()
     except PeerFault:
         return frozenset()
-    if (given.proposal_digest, given.party) != (told.study_digest, me):
+    if (approval.proposal_digest, approval.party) != (task.study_digest, me):
         return frozenset()
-    approved = {(item.unit.variables, item.unit.transition.digest()) for item in given.units}
+    approved_units = {(item.unit.variables, item.unit.transition.digest()) for item in approval.units}
     return frozenset(
         unit
-        for unit in {*receipts, *deleted} & {*study.units_of(me)}
-        if (study.units[unit].variables, study.units[unit].transition.digest()) in approved
+        for unit in {*receipts, *deleted_units} & {*study.units_of(me)}
+        if (study.units[unit].variables, study.units[unit].transition.digest()) in approved_units
     )
 
 
 def _is_signed(
-    signed: common_pb2.Signed, authority: bytes, name: str, *, at: dt.datetime, revoked: Mapping[int, dt.datetime]
+    signed: common_pb2.Signed, authority: bytes, name: str, *, at: dt.datetime, deny_list: Mapping[int, dt.datetime]
 ) -> bool:
     try:
-        verify_signed(signed, authority, role=Role.PARTY, name=name, at=at, revoked=revoked)
+        verify_signed(signed, authority, role=Role.PARTY, name=name, at=at, revoked=deny_list)
     except PeerFault:
         return False
     return True
 
 
 def _receipts(
-    told: coordinator_pb2.StudyTask,
+    task: coordinator_pb2.StudyTask,
     study: Study,
     party: str,
     *,
     authority: bytes,
-    revoked: Mapping[int, dt.datetime],
+    deny_list: Mapping[int, dt.datetime],
 ) -> Iterator[tuple[int, dt.datetime]]:
     """Unit, and when it had come whole, of each receipt that holds and is about this party's columns of this study."""
-    for signed in told.receipts:
+    for signed in task.receipts:
         try:
-            said = cast("dict[str, object]", json.loads(signed.body))
-            at = dt.datetime.strptime(cast("str", said["received_at"]), _TIME).replace(tzinfo=dt.UTC)
-            verify_signed(signed, authority, role=Role.MINER, at=at, revoked=revoked)
-            unit = said["unit"]
-            expected: dict[str, object] = {
-                "proposal_digest": told.study_digest.hex(),
-                "effective_digest": told.effective_digest.hex(),
+            body = cast("dict[str, object]", json.loads(signed.body))
+            at = dt.datetime.strptime(cast("str", body["received_at"]), _TIME).replace(tzinfo=dt.UTC)
+            verify_signed(signed, authority, role=Role.MINER, at=at, revoked=deny_list)
+            unit = body["unit"]
+            expected_body: dict[str, object] = {
+                "proposal_digest": task.study_digest.hex(),
+                "effective_digest": task.effective_digest.hex(),
                 "party": party,
                 "variables": list(study.units[unit].variables) if isinstance(unit, int) and unit >= 0 else None,
             }
-            fits = isinstance(said["artifact_sha256"], str) and {key: said[key] for key in expected} == expected
+            fits = (
+                isinstance(body["artifact_sha256"], str) and {key: body[key] for key in expected_body} == expected_body
+            )
         except (VerticilError, ValueError, LookupError, TypeError, RecursionError):
             continue
         if fits:
@@ -131,26 +133,26 @@ def _receipts(
 
 
 def forgotten_columns(
-    site: Site, told: coordinator_pb2.StudyTask, *, deleted: Collection[int], shown: Collection[int]
+    site: Site, task: coordinator_pb2.StudyTask, *, deleted_units: Collection[int], proved_units: Collection[int]
 ) -> Forgotten | None:
     """Compare what the miner has of a study with the ledger; what it claims and does not show is written to the log alone.
 
     Args:
         site: this party.
-        told: the task that the miner sent.
-        deleted: units that it signed to have deleted.
-        shown: units that it shows to have come from this party, see `proven`; others count for nothing.
+        task: the task that the miner sent.
+        deleted_units: units that it signed to have deleted.
+        proved_units: units that it shows to have come from this party, see `proven`; others count for nothing.
 
     Returns:
         What the ledger lacks, with the noisy tables that everybody is told of these columns; None: nothing.
     """
-    study, digest = checked(told.effective or told.proposal), told.study_digest
-    sent, own = site.ledger.columns_sent(digest), study.units_of(site.config.name)
-    there = sorted({*told.units_received, *deleted})
-    unknown = [unit for unit in there if unit in own and study.units[unit].variables not in sent]
-    missing = [unit for unit in unknown if unit in shown]
-    if claimed := [name for unit in unknown if unit not in shown for name in study.units[unit].variables]:
-        _log.warning("study '%s': %s", study.id, claim_words(claimed))
+    study, digest = checked(task.effective or task.proposal), task.study_digest
+    sent_columns, own = site.ledger.columns_sent(digest), study.units_of(site.config.name)
+    there = sorted({*task.units_received, *deleted_units})
+    unknown = [unit for unit in there if unit in own and study.units[unit].variables not in sent_columns]
+    missing = [unit for unit in unknown if unit in proved_units]
+    if unproved_names := [name for unit in unknown if unit not in proved_units for name in study.units[unit].variables]:
+        _log.warning("study '%s': %s", study.id, claim_words(unproved_names))
     if not missing:
         return None
     names = ", ".join(name for unit in missing for name in study.units[unit].variables)
@@ -161,7 +163,7 @@ def forgotten_columns(
             (unit, release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret), RECIPIENT)
             for unit in missing
         ]
-        tables = [(None, release, EVERYONE) for release in published(site, study, digest)]
+        tables = [(None, release, EVERYONE) for release in list_published(site, study, digest)]
         return [
             MissingRow(release=release, unit=unit, charged=cost_of(release.event), recipient=recipient)
             for unit, release, recipient in (*columns, *tables)
@@ -176,11 +178,13 @@ def forgotten_columns(
     )
 
 
-def columns_from_miner(verifier: Verifier, told: coordinator_pb2.StudyTask) -> Sequence[Forgotten]:
+def columns_from_miner(verifier: Verifier, task: coordinator_pb2.StudyTask) -> Sequence[Forgotten]:
     """Return what the miner shows to have of this party's columns, and the ledger lacks; see `Reconciler.from_miner`."""
     site = verifier.site
-    deletion = site.revocations.deletion(told.study_digest)
-    deleted = tuple(deletion.artifacts) if deletion is not None else ()
-    shown = proven(site, told, deleted=deleted, authority=verifier.authority, revoked=verifier.revoked)
-    forgotten = forgotten_columns(site, told, deleted=deleted, shown=shown)
-    return () if forgotten is None else (forgotten,)
+    deletion = site.revocations.deletion(task.study_digest)
+    deleted_units = tuple(deletion.artifacts) if deletion is not None else ()
+    proved_units = proven(
+        site, task, deleted_units=deleted_units, authority=verifier.authority, deny_list=verifier.revoked
+    )
+    missing_rows = forgotten_columns(site, task, deleted_units=deleted_units, proved_units=proved_units)
+    return () if missing_rows is None else (missing_rows,)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger_recovery import OLDER_HINT, ROUND
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.site import Site
 from verticil.shared.core.errors import Refusal
 from verticil.shared.federation.audit import DAEMON
@@ -103,19 +103,19 @@ def reconcile(
         VerticilError: as `prove` and `settle`; nothing was written.
     """
     with site.database.transaction():
-        shown = prove()
-        counted = [forgotten for forgotten in shown if counts(forgotten)]
-        for forgotten in counted:
-            settle(site, forgotten, accept_older=accept_older, at=at)
-    return len(counted) == len(shown)
+        rows = prove()
+        counted_rows = [row for row in rows if counts(row)]
+        for row in counted_rows:
+            settle(site, row, accept_older=accept_older, at=at)
+    return len(counted_rows) == len(rows)
 
 
-def settle(site: Site, forgotten: Forgotten, *, accept_older: bool, at: dt.datetime) -> None:
+def settle(site: Site, missing_row: Forgotten, *, accept_older: bool, at: dt.datetime) -> None:
     """Refuse to go on with a ledger that lacks rows, or write them back; end a study whose round is not here. Blocks.
 
     Args:
         site: this party.
-        forgotten: what is proved.
+        missing_row: what is proved.
         accept_older: write the rows back in place of refusing.
         at: now.
 
@@ -123,45 +123,45 @@ def settle(site: Site, forgotten: Forgotten, *, accept_older: bool, at: dt.datet
         Refusal: LEDGER_OLDER.
         Misuse, DataFault: with `accept_older`, see `Forgotten.rows`; DISK_FULL, STATE_CORRUPT. Nothing was written.
     """
-    if forgotten.rows is not None and not accept_older:
+    if missing_row.rows is not None and not accept_older:
         raise Refusal(
             "LEDGER_OLDER",
-            f"study '{forgotten.study_id}': {forgotten.holder} has {forgotten.what} that its ledger does not know:"
+            f"study '{missing_row.study_id}': {missing_row.holder} has {missing_row.what} that its ledger does not know:"
             " this state is older than what was sent",
             hint=f"{OLDER_HINT} charges what is missing in full",
         )
-    rows = () if forgotten.rows is None else forgotten.rows()
+    rows = () if missing_row.rows is None else missing_row.rows()
     with site.database.transaction():
         for row in rows:
-            _write_back(site, forgotten, row, at)
-        if forgotten.ends_study:
-            end_study(site, forgotten.study_digest, "this state is older than a round of masked tables of it", at)
+            _write_back(site, missing_row, row, at)
+        if missing_row.ends_study:
+            end_study(site, missing_row.study_digest, "this state is older than a round of masked tables of it", at)
     if rows:
         _log.warning(
             "study '%s': %s has %s that the ledger did not know; %d rows are written back",
-            forgotten.study_id,
-            forgotten.holder,
-            forgotten.what,
+            missing_row.study_id,
+            missing_row.holder,
+            missing_row.what,
             len(rows),
         )
 
 
-def _write_back(site: Site, forgotten: Forgotten, row: MissingRow, at: dt.datetime) -> None:
+def _write_back(site: Site, entry: Forgotten, row: MissingRow, at: dt.datetime) -> None:
     """Write one row and its line of the audit log; in the caller's transaction."""
     send: Send = {
-        "study_digest": forgotten.study_digest,
-        "study_id": forgotten.study_id,
+        "study_digest": entry.study_digest,
+        "study_id": entry.study_id,
         "recipient": row.recipient,
         "artifact_sha256": row.artifact_sha256,
         "size": row.size,
         "at": at,
     }
-    told = audited(row.release, unit=row.unit, charged=row.charged)
+    audit_fields = make_audit_fields(row.release, unit=row.unit, charge=row.charged)
     if row.is_of_round:
-        told |= {ROUND: row.artifact_sha256.hex()}
-    detail = f"shown by {forgotten.holder}"
-    site.audit.record(line_of(What.LEDGER_MENDED, row.release, row.charged, told, detail=detail, **send), at)
-    site.ledger.put_back(row.release, version_tag=b"", charged=row.charged, unit=row.unit, **send)
+        audit_fields |= {ROUND: row.artifact_sha256.hex()}
+    detail = f"shown by {entry.holder}"
+    site.audit.record(line_of(What.LEDGER_MENDED, row.release, row.charged, audit_fields, detail=detail, **send), at)
+    site.ledger.put_back(row.release, version_tag=b"", charge=row.charged, unit=row.unit, **send)
 
 
 def end_study(site: Site, digest: bytes, why: str, at: dt.datetime) -> None:

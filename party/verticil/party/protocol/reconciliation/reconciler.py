@@ -44,7 +44,7 @@ class Verifier:
 
     @property
     def me(self) -> str:
-        """This party's name."""
+        """The name of this party."""
         return self.site.config.name
 
     def is_own(self, signed: common_pb2.Signed) -> bool:
@@ -58,10 +58,10 @@ class Verifier:
     def has_approved(self, signed: common_pb2.Signed, digest: bytes) -> bool:
         """Return whether this is this party's own signed approval of a study."""
         try:
-            given = parse_approval(signed.body)
+            approval = parse_approval(signed.body)
         except PeerFault:
             return False
-        return (given.proposal_digest, given.party) == (digest, self.me) and self.is_own(signed)
+        return (approval.proposal_digest, approval.party) == (digest, self.me) and self.is_own(signed)
 
 
 def prove_nothing(*_: object) -> Sequence[Forgotten]:

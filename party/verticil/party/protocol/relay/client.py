@@ -63,11 +63,11 @@ class RequestHandler(Protocol):
     """Who hears of requests."""
 
     def request(self, source: str, message: relay_pb2.RelayMessage) -> None:
-        """A peer asks something."""
+        """Answer a question of a peer."""
         ...
 
     def forget(self, source: str | None) -> None:
-        """A peer (None: every peer) does not wait for answers any more."""
+        """Stop answering a peer (None: every peer), which does not wait any more."""
         ...
 
 
@@ -84,13 +84,13 @@ class Call:
         self.peer = peer
         self._arrived: asyncio.Queue[relay_pb2.RelayMessage | PeerFault] = asyncio.Queue()
 
-    def add(self, arrived: relay_pb2.RelayMessage | PeerFault) -> None:
-        """A piece of the answer, or why there is none."""
+    def add(self, piece: relay_pb2.RelayMessage | PeerFault) -> None:
+        """Add a piece of the answer, or the reason why there is none."""
         if self._arrived.qsize() < QUEUE_LIMIT:
-            self._arrived.put_nowait(arrived)
+            self._arrived.put_nowait(piece)
 
     async def next(self, patience_seconds: float) -> relay_pb2.RelayMessage:
-        """The next piece.
+        """Return the next piece of the answer.
 
         Raises:
             PeerFault: DEADLINE.
@@ -98,14 +98,14 @@ class Call:
         """
         try:
             async with asyncio.timeout(patience_seconds):
-                arrived = await self._arrived.get()
+                piece = await self._arrived.get()
         except TimeoutError:
             raise PeerFault(
                 "DEADLINE", f"no answer through the miner for {patience_seconds:g} s", hint="it is asked again"
             ) from None
-        if isinstance(arrived, PeerFault):
-            raise arrived
-        return arrived
+        if isinstance(piece, PeerFault):
+            raise piece
+        return piece
 
 
 class RelayClient:
@@ -115,7 +115,7 @@ class RelayClient:
         seals: ours and theirs.
         dial: makes a connection to the miner.
         patience_seconds: how long an answer is left again while the miner does not take it.
-        told: who receives the news that this party was started; everybody whose key is pinned unless given.
+        relayed_peers: who receives the news that this party was started; everybody whose key is pinned unless given.
     """
 
     def __init__(
@@ -124,9 +124,9 @@ class RelayClient:
         dial: Callable[[], Coordinator],
         *,
         patience_seconds: float,
-        told: Collection[str] | None = None,
+        relayed_peers: Collection[str] | None = None,
     ) -> None:
-        self._told = seals.peers if told is None else tuple(told)
+        self._peers = seals.peers if relayed_peers is None else tuple(relayed_peers)
         self._seals = seals
         self._dial = dial
         self._patience = patience_seconds
@@ -147,7 +147,7 @@ class RelayClient:
 
     @contextlib.contextmanager
     def call(self, peer: str) -> Generator[Call]:
-        """A call whose answer is heard while the context lasts."""
+        """Open a call whose answer is received while the context lasts."""
         call = Call(peer)
         self._calls[call.name] = call
         try:
@@ -225,31 +225,31 @@ class RelayClient:
         wait = 0  # the first question only says that we are here
         loop = asyncio.get_running_loop()
         while True:
-            asked = loop.time()
+            request_time = loop.time()
             reply = await line.take_relay(
                 coordinator_pb2.TakeRelayRequest(box=self._box, after=self._after, wait_seconds=wait)
             )
             wait, self._line, self._trouble = TAKE_SECONDS, line, ""
             backoff.reset()
             if reply.box != self._box:
-                known, self._box, self._after = self._box, reply.box, 0
-                await self._begin(handler, first=not known)
+                last_box, self._box, self._after = self._box, reply.box, 0
+                await self._begin(handler, first=not last_box)
             for envelope in reply.envelopes:
                 await self._open(envelope, handler)
                 self._after = max(self._after, envelope.number)
-            if not reply.envelopes and loop.time() - asked < _SOON_SECONDS:
+            if not reply.envelopes and loop.time() - request_time < _SOON_SECONDS:
                 await asyncio.sleep(_SOON_SECONDS)  # a miner that is about to stop answers at once
 
     async def _begin(self, handler: RequestHandler, *, first: bool) -> None:
-        """The box is a new one: this party was started, or the miner was."""
+        """Begin a new box: this party was started, or the miner was."""
         if not first:
             self._break_off(None, "the miner was started anew, and what was on its way is lost")
             handler.forget(None)
             return
-        started = relay_pb2.RelayMessage(call=secrets.token_bytes(CALL_BYTES), started=True)
-        for peer in self._told:
+        start_message = relay_pb2.RelayMessage(call=secrets.token_bytes(CALL_BYTES), started=True)
+        for peer in self._peers:
             with contextlib.suppress(VerticilError):  # who is not here waits for nothing from us
-                await self.send(peer, started)
+                await self.send(peer, start_message)
 
     async def _open(self, envelope: coordinator_pb2.RelayEnvelope, handler: RequestHandler) -> None:
         source = envelope.source
@@ -279,9 +279,9 @@ class RelayClient:
                 call.add(BrokenOffError(why))
 
     def _refuse(self, source: str, why: str) -> None:
-        shown = source if source in self._seals.peers else ""
-        self._refused[shown] += 1
-        level = logging.WARNING if self._refused[shown] == 1 else logging.DEBUG
+        peer_name = source if source in self._seals.peers else ""
+        self._refused[peer_name] += 1
+        level = logging.WARNING if self._refused[peer_name] == 1 else logging.DEBUG
         _log.log(level, "dropped an envelope from the miner: %s", why)
 
 
@@ -316,7 +316,7 @@ class RelayPeer(Peer):
         self._closed = False
 
     async def unary(self, method: Unary[Q, R], request: Q) -> R:
-        """See `Calls.unary`."""
+        """Call a method with one answer; see `Calls.unary`."""
         patience = min(method.deadline(request), self._idle)
         async with contextlib.aclosing(self._replies(method, request, patience)) as replies:
             async for reply in replies:
@@ -324,7 +324,7 @@ class RelayPeer(Peer):
         raise PeerFault("MESSAGE_INVALID", f"{method.name}: ended without a reply")
 
     async def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
-        """See `Calls.receive`."""
+        """Call a method with an answer in parts; see `Calls.receive`."""
         async with contextlib.aclosing(self._replies(method, request, self._idle)) as replies:
             async for reply in replies:
                 yield reply
@@ -355,20 +355,20 @@ class RelayPeer(Peer):
         raise PeerFault("DEADLINE", f"{method.name}: asked {_ATTEMPTS} times and answered never", hint="try again")
 
     async def _answers(self, method: str, request: Message, patience_seconds: float) -> AsyncGenerator[bytes, None]:
-        asked = relay_pb2.RelayRequest(
+        request_message = relay_pb2.RelayRequest(
             method=method, message=request.SerializeToString(), challenge=self._challenges.get(self._name, b"")
         )
         with self._post.call(self._name) as call:
-            await self._post.send(self._name, relay_pb2.RelayMessage(call=call.name, request=asked))
-            whole, expected = bytearray(), 0
+            await self._post.send(self._name, relay_pb2.RelayMessage(call=call.name, request=request_message))
+            whole, expected_number = bytearray(), 0
             while True:
                 try:
-                    reply = await self._piece(call, expected, patience_seconds)
+                    reply = await self._piece(call, expected_number, patience_seconds)
                 except BrokenOffError:
-                    if expected == 0:
+                    if expected_number == 0:
                         raise _AgainError from None
                     raise
-                expected += 1
+                expected_number += 1
                 if reply.HasField("failure"):
                     raise from_detail(reply.failure, teller=f"party '{self._name}'")
                 whole += reply.data
@@ -382,8 +382,8 @@ class RelayPeer(Peer):
                         raise PeerFault("CHUNK_CORRUPT", f"{method}: the last piece of a message is missing")
                     return
 
-    async def _piece(self, call: Call, expected: int, patience_seconds: float) -> relay_pb2.RelayReply:
-        """The next piece of the answer.
+    async def _piece(self, call: Call, next_number: int, patience_seconds: float) -> relay_pb2.RelayReply:
+        """Return the next piece of the answer.
 
         Raises:
             _AgainError: there is none: the request was not fresh; the challenge is known now.
@@ -392,14 +392,14 @@ class RelayPeer(Peer):
         while True:
             message = await call.next(patience_seconds)
             if message.WhichOneof("what") == "challenge":
-                if expected == 0:
+                if next_number == 0:
                     self._challenges[self._name] = message.challenge
                     raise _AgainError
-            elif message.sequence > expected:
+            elif message.sequence > next_number:
                 raise PeerFault(
                     "CHUNK_CORRUPT",
-                    f"piece {message.sequence} of an answer arrived, expected {expected}",
+                    f"piece {message.sequence} of an answer arrived, expected {next_number}",
                     hint="the relay lost or moved one; it is asked again",
                 )
-            elif message.sequence == expected:
+            elif message.sequence == next_number:
                 return message.reply

@@ -24,22 +24,22 @@ from verticil.shared.federation.transport.sealing import Seals, load_sealing_key
 
 
 def open_seals(config: PartyConfig) -> Seals:
-    """A party's seals, with its own key checked against the pinned one.
+    """Return a party's seals, with its own key checked against the pinned one.
 
     Raises:
         Misuse: CONFIG_INVALID, federation.toml pins no key of this party, or another one.
         DataFault: SECRET_MISSING.
         PeerFault: CERTIFICATE_INVALID, the file holds no private key.
     """
-    pinned = config.federation.sealing.get(config.name)
-    if pinned is None:
+    key_pin = config.federation.sealing.get(config.name)
+    if key_pin is None:
         raise Misuse(
             "CONFIG_INVALID",
             f"federation.toml: sealing.{config.name}: missing, and there are parties that are reached through the miner",
             hint=f"verticil pki seal {config.certificate.name} shows the key; put it into every site's federation.toml",
         )
     identity = Identity(federation=config.federation.name, role=Role.PARTY, name=config.name)
-    return Seals(identity, load_sealing_key(config.sealing_key, pinned), config.federation.sealing)
+    return Seals(identity, load_sealing_key(config.sealing_key, key_pin), config.federation.sealing)
 
 
 class RelayNetwork:
@@ -69,9 +69,9 @@ class RelayNetwork:
         self._on_refusal = on_refusal
         self._challenges: dict[str, bytes] = {}
         seals = open_seals(config)
-        concerned = [name for name in seals.peers if self._relayed or self._federation.peers.get(name) == RELAY]
+        relayed_names = [name for name in seals.peers if self._relayed or self._federation.peers.get(name) == RELAY]
         idle = self._federation.idle_timeout_seconds
-        self._post = RelayClient(seals, dial, patience_seconds=idle, told=concerned)
+        self._post = RelayClient(seals, dial, patience_seconds=idle, relayed_peers=relayed_names)
 
     def dial(self, name: str) -> Peer:
         """See `PeerNetwork.dial`.
@@ -98,11 +98,11 @@ class RelayNetwork:
             answers = service if self._relayed else None
             answering = RelayServer(answers, self._federation.name, self._post, self._on_refusal)
             stack.push_async_callback(answering.close)
-            stack.push_async_callback(_ended, asyncio.create_task(self._post.run(answering), name="relay"))
+            stack.push_async_callback(_raise_ended, asyncio.create_task(self._post.run(answering), name="relay"))
             yield port
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _raise_ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

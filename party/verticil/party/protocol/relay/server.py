@@ -75,7 +75,7 @@ class RelayServer:
         self._calls: Counter[str] = Counter()
 
     def request(self, source: str, message: relay_pb2.RelayMessage) -> None:
-        """See `RequestHandler.request`."""
+        """Answer a peer's question; see `RequestHandler.request`."""
         verdict = self._replays.judge(source, message.call, message.request.challenge)
         if verdict is Verdict.STALE:
             reply = relay_pb2.RelayMessage(call=message.call, challenge=self._replays.challenge(source))
@@ -84,22 +84,22 @@ class RelayServer:
             self._start(source, self._answer(source, message))
 
     def forget(self, source: str | None) -> None:
-        """See `RequestHandler.forget`."""
+        """Stop answering; see `RequestHandler.forget`."""
         for task, caller in self._running.items():
             if source in {None, caller}:
                 task.cancel()
 
     async def close(self) -> None:
-        """End all answers."""
+        """End all answers to peers."""
         self.forget(None)
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _start(self, source: str, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._running[task] = source
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._forget_task)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
 
     async def _tell(self, source: str, message: relay_pb2.RelayMessage) -> None:
@@ -133,7 +133,7 @@ class RelayServer:
             self._calls[source] -= 1
 
     def _note(self, source: str, method: str, failure: VerticilError) -> None:
-        """As a server does: who is refused is logged, and written down."""
+        """Log a refusal and write it down, as a server does."""
         identity = Identity(federation=self._federation, role=Role.PARTY, name=source)
         name = f"/{Peer.contract.full_name}/{method if method in _METHODS else '?'}"
         _log.warning("%s by %s through the relay: %s", name, identity, failure)
@@ -143,7 +143,7 @@ class RelayServer:
             )
 
     async def _replies(self, source: str, request: relay_pb2.RelayRequest) -> AsyncGenerator[Message, None]:
-        """What the service replies, as far as it goes into one answer."""
+        """Return what the service replies, as far as it goes into one answer."""
         if self._calls[source] > CALLS_AT_A_TIME:
             raise PeerFault("RESOURCE_EXHAUSTED", f"{CALLS_AT_A_TIME} calls are being answered", hint="try again later")
         if self._service is None:
@@ -237,21 +237,21 @@ class ReplayProtection:
         self._senders: dict[str, _Sender] = {}
 
     def challenge(self, sender: str) -> bytes:
-        """What the sender's requests must carry now."""
+        """Return the challenge that the sender's next requests must carry."""
         return self._of(sender).challenge
 
     def judge(self, sender: str, call: bytes, challenge: bytes) -> Verdict:
-        """Whether to answer a request; one that is new is not new any more afterwards."""
-        known = self._of(sender)
-        if challenge != known.challenge:
+        """Return whether to answer a request; record a new one, so that it is not new afterwards."""
+        sender_state = self._of(sender)
+        if challenge != sender_state.challenge:
             return Verdict.STALE
-        if call in known.calls:
+        if call in sender_state.calls:
             return Verdict.REPEATED
-        known.calls.add(call)
+        sender_state.calls.add(call)
         return Verdict.NEW
 
     def _of(self, sender: str) -> _Sender:
-        known = self._senders.get(sender)
-        if known is None or len(known.calls) >= CALLS:
-            known = self._senders[sender] = _Sender(challenge=secrets.token_bytes(CALL_BYTES))
-        return known
+        sender_state = self._senders.get(sender)
+        if sender_state is None or len(sender_state.calls) >= CALLS:
+            sender_state = self._senders[sender] = _Sender(challenge=secrets.token_bytes(CALL_BYTES))
+        return sender_state
