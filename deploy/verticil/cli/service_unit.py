@@ -46,7 +46,7 @@ ToOption = Annotated[Path, typer.Option("--to", help="Folder of the units.")]
 def unit_text(
     *, what: str, command: tuple[str, ...], user: str, state: str, reads: tuple[str, ...] = (), compiles: bool
 ) -> str:
-    """The unit.
+    """Write the text of the unit.
 
     Args:
         what: for people.
@@ -76,7 +76,7 @@ Type=notify
 WatchdogSec=120
 TimeoutStartSec=300
 User={user}
-ExecStart={" ".join(_quoted(word) for word in command)}
+ExecStart={" ".join(_quote_word(word) for word in command)}
 # Exit codes that a person must mend: documents 2, policy 3, approval 4, identity and version 5, a gate 6.
 Restart=on-failure
 RestartSec=5
@@ -86,7 +86,7 @@ UMask=0077
 LimitNOFILE=65536
 
 ProtectSystem=strict
-ReadWritePaths={_quoted(state)}
+ReadWritePaths={_quote_word(state)}
 ProtectHome={"read-only" if in_homes else "yes"}
 PrivateTmp=yes
 PrivateDevices=yes
@@ -119,18 +119,18 @@ WantedBy=multi-user.target
 """
 
 
-def _quoted(text: str) -> str:
-    """A word of a unit file.
+def _quote_word(text: str) -> str:
+    """Write a word of a unit file.
 
-    >>> _quoted("/srv/clinic"), _quoted("/srv/st anna/100%")
+    >>> _quote_word("/srv/clinic"), _quote_word("/srv/st anna/100%")
     ('/srv/clinic', '"/srv/st anna/100%%"')
     """
     if not text.isprintable() or set(text) & set("\"'\\$;"):
         raise Misuse(
             "CONFIG_INVALID", f"{text!r}: a unit cannot hold this path", hint="use a folder with a plainer name"
         )
-    doubled = text.replace("%", "%%")
-    return f'"{doubled}"' if " " in doubled else doubled
+    word = text.replace("%", "%%")
+    return f'"{word}"' if " " in word else word
 
 
 def _program() -> tuple[str, ...]:
@@ -166,13 +166,13 @@ def install_party(
 
     document = site_of(config)
     tables = [path for rule in document.datasets.values() for path in rule.files]
-    needed = (config, document.certificate, document.key, document.linkage_key, *tables)
+    files = (config, document.certificate, document.key, document.linkage_key, *tables)
     text = unit_text(
         what=f"party {document.name}",
         command=(*_program(), "party", "run", "--config", str(config.resolve()), "--log-json"),
         user=user,
         state=str(document.state_directory.resolve()),
-        reads=tuple(str(path.resolve()) for path in needed),
+        reads=tuple(str(path.resolve()) for path in files),
         compiles=importlib.util.find_spec("numba") is not None,
     )
     install(f"verticil-party-{document.name}.service", text, to=to, show=show, form=form)
