@@ -140,7 +140,7 @@ class Presence:
         return epoch
 
     def hear(self, party: str, epoch: int = 0) -> None:
-        """Something has arrived from the party.
+        """Note that something has arrived from the party.
 
         Args:
             party: from whom.

@@ -556,7 +556,7 @@ def _prove_round(
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:
-    """Why a study ended otherwise than published; None for others."""
+    """Say why a study ended otherwise than published; None for others."""
     if not is_final(state) or state is State.PUBLISHED:
         return None
     if state is State.FAILED and record.failure is not None:
