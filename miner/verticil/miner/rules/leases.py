@@ -96,7 +96,7 @@ class Changes:
                 await event.wait()
 
 
-class Presence:
+class Leases:
     """Leases and progress of the parties.
 
     A lease is begun anew whenever something arrives from the party, and by nothing else: how long the miner goes on serving a
