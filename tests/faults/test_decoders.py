@@ -44,6 +44,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.storage.disk.read_only_fault": "makes an error, and reads nothing",
     "cli.pki.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
+    "api.release.open_release": "reads with verify_release_with, and with open_models",
     "curator.state.open_state": "the owner's own folder, written by itself",
     "shared.numerics.model.artifact.unpacked": "what unpack reads with, part by part",
     "shared.study.reading.read_study_text": "is read_study of a text that its own user wrote",

@@ -345,8 +345,8 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             ferry.free = 10**12
             assert (await ferry.desk.import_bundle(columns)).refused == ()
             await ferry.until(digest, lambda record, state: state is State.PUBLISHED)
-            assert not ferry.node.presence.online("island")
-            assert ferry.node.presence.online("north")
+            assert not ferry.node.leases.online("island")
+            assert ferry.node.leases.online("north")
 
             # The receipts, the published release, and what is left at the site.
             with pytest.raises(PeerFault, match="NOT_READY: the miner's last bundle holds no published release"):
@@ -587,7 +587,7 @@ def test_a_restored_site_opens_what_is_sealed_for_it_and_its_study_goes_on(tmp_p
             taken = await ferry.desk.import_bundle(ferry.files[-1])
             assert (taken.refused, taken.studies[0].digest) == ((), digest.hex())
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not all(map(ferry.node.presence.online, ("north", "south"))):
+                while not all(map(ferry.node.leases.online, ("north", "south"))):
                     await asyncio.sleep(0.01)
             shown = (await ferry.control.get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
             assert {party.party: (party.standing, party.online) for party in shown.parties} == {

@@ -393,7 +393,7 @@ async def test_only_the_sender_sends_a_message_of_its_size_and_goes_on_where_it_
             gauge.name: gauge.values
             for gauge in miner_gauges(
                 federation.node.session,
-                federation.node.presence,
+                federation.node.leases,
                 federation.node.relay,
                 masked.folder,
                 cast("Any", FixedCredentials(federation.clock.now)),

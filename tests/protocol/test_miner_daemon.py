@@ -210,7 +210,7 @@ async def test_feature_35_the_page_tells_how_much_memory_the_relay_takes_and_may
             g.name: g.values
             for g in miner_gauges(
                 node.session,
-                node.presence,
+                node.leases,
                 node.relay,
                 tmp_path,
                 credentials,

@@ -559,7 +559,7 @@ async def test_a_party_is_no_miner(site: Site, laid_out: tuple[Site, Miner]) -> 
     port = await server.start()
     found = [finding async for finding in check_node(f"127.0.0.1:{port}", peer, clock=utc_now)]
     reached = [
-        finding async for finding in check_node(f"127.0.0.1:{port}", peer, clock=utc_now, expected=peer.identity)
+        finding async for finding in check_node(f"127.0.0.1:{port}", peer, clock=utc_now, peer_identity=peer.identity)
     ]
     await server.stop(grace_seconds=0)
     assert (found[-1].check, found[-1].code) == ("TLS", "IDENTITY_REFUSED")

@@ -51,7 +51,7 @@ _SEVERITIES: Final = ("error", "warning", "note")
 
 
 def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
-    """Everything worth saying about a study: errors, then warnings, then notes.
+    """Return everything worth saying about a study: errors, then warnings, then notes.
 
     Args:
         study: a study that was read, so its hard rules hold.
@@ -398,7 +398,7 @@ def _structure(study: Study) -> Iterator[Finding]:
 
 
 def _families(study: Study, n: int | None) -> Iterator[Finding]:
-    """Families with more cells than there are records; only where somebody says how many there are."""
+    """Yield families with more cells than there are records; only where somebody says how many there are."""
     if n is None:
         return
     schema, rule, dag = study.schema, study.structure, study.given_dag

@@ -98,7 +98,7 @@ def _policy(party: PartyStatus) -> str:
 
 
 def objections(study: StudySummary) -> list[str]:
-    """Why parties do not approve, as their policies say, for people."""
+    """Say why parties do not approve, as their policies say, for people."""
     return [f"{party.party}: {item.code}: {item.message}" for party in study.parties for item in party.objections.items]
 
 
@@ -174,7 +174,7 @@ def revocations(study: StudySummary) -> list[str]:
 
 
 def state_of(study: StudySummary) -> str:
-    """State and stage, in words."""
+    """Return the state and the stage, in words."""
     return State(study.state).words + (f"  {study.stage_detail}" if study.stage_detail else "")
 
 

@@ -125,7 +125,7 @@ def open_release(
 
 
 def _read_digests(manifest: bytes) -> dict[str, str]:
-    """SHA-256 of each file that a manifest lists, hex."""
+    """Return the SHA-256 of each file that a manifest lists, hex."""
     from verticil.shared.documents.json_document import parse
 
     files = parse(manifest, source="manifest.json")["files"]

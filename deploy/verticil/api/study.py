@@ -128,7 +128,7 @@ class Study:
         return check(resolve_study(self, by_owner=alone), n=n, today=utc_now().date())
 
     def replace(self, **changes: object) -> Study:
-        """Another study with some keys of its file replaced: a table's keys are merged into it, None takes a key out.
+        """Return another study with some keys of its file replaced: a table's keys are merged into it, None takes a key out.
 
         Args:
             changes: key -> value, as in ``study.toml``: ``id="trial", structure={"max_parents": 1}``.
@@ -138,7 +138,7 @@ class Study:
         return self._write(content)
 
     def with_variable(self, name: str, **changes: object) -> Study:
-        """Another study with some keys of a variable replaced, as in ``[[variable]]``; None takes a key out.
+        """Return another study with some keys of a variable replaced, as in ``[[variable]]``; None takes a key out.
 
         Args:
             name: of the variable.
@@ -153,7 +153,7 @@ class Study:
         return self._write(content)
 
     def without_variable(self, *names: str) -> Study:
-        """Another study without some variables; errors as of `with_variable`."""
+        """Return another study without some variables; errors as of `with_variable`."""
         content = self._parse()
         for name in names:
             del content["variable"][self._place(content, name)]
@@ -161,7 +161,7 @@ class Study:
         return self._write(content)
 
     def with_randomization(self, *names: str, **rule: object) -> Study:
-        """Another study in which these columns are randomized by a rule of their own, as in ``[[randomization]]``.
+        """Return another study in which these columns are randomized by a rule of their own, as in ``[[randomization]]``.
 
         Args:
             names: of variables; each gets the same rule.

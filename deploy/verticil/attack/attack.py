@@ -51,7 +51,7 @@ class Attack:
         return len(self.claims) * (1 if self.documented is None else 2)
 
     def draws(self, n_draws: int) -> int:
-        """Draws under each input, in each half, in a run of `n_draws` draws."""
+        """Return the number of draws under each input, in each half, in a run of `n_draws` draws."""
         return max(round(n_draws * self.weight), 100)
 
 
@@ -83,7 +83,7 @@ class Measured:
 def count_draws(
     attack: Attack, generator: np.random.Generator, draws: int, progress: Callable[[int], None] = lambda done: None
 ) -> Counts:
-    """Counts of fresh draws, (H, M).
+    """Return counts of fresh draws, (H, M).
 
     Args:
         attack: what is drawn from.

@@ -19,7 +19,7 @@ _STEPS: Final = 100
 
 
 def log_upper_tail(successes: int, draws: int, probability: float) -> float:
-    """ln P(X >= k) of a binomial number X, rounded up.
+    """Return ln P(X >= k) of a binomial number X, rounded up.
 
     Args:
         successes: k, 1 to `draws`; at least the mean of X.
@@ -106,7 +106,7 @@ def epsilon_at_least(first: int, second: int, draws: int, *, delta: float, error
 
 
 def wilson(shares: Floats, draws: int, deviations: float) -> tuple[Floats, Floats]:
-    """Lower and upper bounds of probabilities, about `deviations` standard deviations away: E. B. Wilson, JASA 22 (1927).
+    """Return lower and upper bounds of probabilities, about `deviations` standard deviations away: E. B. Wilson, JASA 22 (1927).
 
     Args:
         shares: of successes, of any shape.

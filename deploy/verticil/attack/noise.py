@@ -255,7 +255,7 @@ def attacks_on(mechanism: Mechanism) -> Iterator[Attack]:
 
 
 def _sums(weights: Floats, times: int, mean: int, reach: int) -> Floats:
-    """Probabilities of a sum of independent symmetric numbers that is moved by `mean` and kept within `reach`."""
+    """Return probabilities of a sum of independent symmetric numbers that is moved by `mean` and kept within `reach`."""
     total = np.ones(1)
     for _ in range(times):
         total = np.convolve(total, weights)

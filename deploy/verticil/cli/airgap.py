@@ -36,15 +36,15 @@ def party_export(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """For a site without a line to the miner: do what is approved, and write all there is to send into one file.
+    """Do what is approved at a site without a line to the miner, and write all there is to send into one file.
 
     In place of the daemon, which must not run. Export again where a file was lost: the next one says everything once more.
     """
     from verticil.party.airgap.exchange import export_bundle
 
-    exported = run_reading(export_bundle(site_of(config), out, plain=plain))
-    if not emit(exported, form=form):
-        _show_export(exported, "the miner", "verticil miner import FILE")
+    export = run_reading(export_bundle(site_of(config), out, plain=plain))
+    if not emit(export, form=form):
+        _show_export(export, "the miner", "verticil miner import FILE")
 
 
 def party_import(
@@ -57,18 +57,18 @@ def party_import(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """For a site without a line to the miner: take in what it tells in a file. Sends nothing."""
+    """Take in what the miner tells in a file, at a site without a line to it. Sends nothing."""
     from verticil.party.airgap.exchange import import_bundle, take_releases
 
     document = site_of(config)
-    imported = run_reading(import_bundle(document, file, accept_older=accept_older))
+    result = run_reading(import_bundle(document, file, accept_older=accept_older))
     if releases is not None:
-        taken = asyncio.run(take_releases(document, releases))
-        imported = replace(imported, releases=tuple(str(path) for path in taken))
-    if emit(imported, form=form):
+        release_folders = asyncio.run(take_releases(document, releases))
+        result = replace(result, releases=tuple(str(path) for path in release_folders))
+    if emit(result, form=form):
         return
-    _show_import(imported, "of the miner's")
-    for path in imported.releases or ():
+    _show_import(result, "of the miner's")
+    for path in result.releases or ():
         say(f"wrote {path}; next: verticil release verify {path} --ca ca.crt")
 
 
@@ -83,14 +83,14 @@ def miner_export(
     config: MinerConfigOption = Path("miner.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """For a party without a line: write what it would be told into one file. The daemon may run."""
+    """Write what a party without a line would be told into one file. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
     from verticil.shared.federation.airgap.exchange import Exported
 
     request = ControlRequest(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
-    exported = answered(config, request, Exported)
-    if not emit(exported, form=form):
-        _show_export(exported, f"party '{party}'", "verticil party import FILE")
+    export = ask_miner(config, request, Exported)
+    if not emit(export, form=form):
+        _show_export(export, f"party '{party}'", "verticil party import FILE")
 
 
 def miner_import(
@@ -103,13 +103,13 @@ def miner_import(
     from verticil.miner.airgap.local_control import ControlRequest
     from verticil.shared.federation.airgap.exchange import Imported
 
-    imported = answered(config, ControlRequest(verb="import", file=file, accept_older=accept_older), Imported)
-    if not emit(imported, form=form):
-        _show_import(imported, f"of party '{imported.party}'")
+    result = ask_miner(config, ControlRequest(verb="import", file=file, accept_older=accept_older), Imported)
+    if not emit(result, form=form):
+        _show_import(result, f"of party '{result.party}'")
 
 
-def answered(config: Path, request: ControlRequest, kind: type[Answer]) -> Answer:
-    """What the miner does for its operator: by the daemon if one holds the state directory, else by one of the moment.
+def ask_miner(config: Path, request: ControlRequest, kind: type[Answer]) -> Answer:
+    """Have the miner do something for its operator: by the daemon if one holds the state directory, else by one of the moment.
 
     Args:
         config: miner.toml.
@@ -131,25 +131,25 @@ def answered(config: Path, request: ControlRequest, kind: type[Answer]) -> Answe
     return answer
 
 
-def _show_export(exported: Exported, recipient: str, command: str) -> None:
-    how = "sealed for it" if exported.sealed else "NOT sealed: whoever finds it can read it"
-    say(f"wrote {exported.file}: bundle {exported.bundle}, {exported.bytes:,} bytes, {how}")
-    for what, held in (exported.holds or {}).items():
-        say(f"  {held.number:>4} {what}, {held.bytes:,} bytes")
-    _show_studies(exported.studies)
+def _show_export(export: Exported, recipient: str, command: str) -> None:
+    how = "sealed for it" if export.sealed else "NOT sealed: whoever finds it can read it"
+    say(f"wrote {export.file}: bundle {export.bundle}, {export.bytes:,} bytes, {how}")
+    for what, content in (export.holds or {}).items():
+        say(f"  {content.number:>4} {what}, {content.bytes:,} bytes")
+    _show_studies(export.studies)
     say(f"bring it to {recipient}: {command}")
 
 
-def _show_import(imported: Imported, whose: str) -> None:
-    again = ": was imported before, nothing is new" if imported.repeated else ""
-    say(f"bundle {imported.bundle} {whose}{again}")
-    if imported.skipped:
-        numbers = ", ".join(map(str, imported.skipped))
+def _show_import(result: Imported, whose: str) -> None:
+    again = ": was imported before, nothing is new" if result.repeated else ""
+    say(f"bundle {result.bundle} {whose}{again}")
+    if result.skipped:
+        numbers = ", ".join(map(str, result.skipped))
         say(f"never arrived: {numbers}; this one says what they said")
-    for refusal in imported.refused:
+    for refusal in result.refused:
         hint = f" (hint: {refusal.hint})" if refusal.hint else ""
         say(f"refused: {refusal.what}: {refusal.code}: {refusal.message}{hint}")
-    _show_studies(imported.studies)
+    _show_studies(result.studies)
 
 
 def _show_studies(studies: tuple[StudyStage, ...]) -> None:

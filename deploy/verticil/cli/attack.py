@@ -69,46 +69,46 @@ def attack_epsilon(
         raise Misuse("USAGE", f"--confidence {confidence:g}, expected at least 0.5 and below 1")
     if file is not None:
         _check_free(file)
-    chosen = secrets.randbits(53) if seed is None else seed
-    made = run.attacks(mechanism or ())
+    run_seed = secrets.randbits(53) if seed is None else seed
+    attack_list = run.attacks(mechanism or ())
     console = errors_console()
     with progress(console) as tell:
-        said = ""
+        last_text = ""
 
-        def told(what: str, part: float) -> None:
-            nonlocal said
+        def report(what: str, part: float) -> None:
+            nonlocal last_text
             text = f"{what}: {part:.0%}" if console.is_terminal else what
-            if text != said:
-                said = text
+            if text != last_text:
+                last_text = text
                 tell(text)
 
-        found = run.attack_epsilon(made, draws=draws, confidence=confidence, seed=chosen, progress=told)
+        result = run.attack_epsilon(attack_list, draws=draws, confidence=confidence, seed=run_seed, progress=report)
     if file is not None:
-        content = json.dumps(document(found), ensure_ascii=False, indent=1) + "\n"
+        content = json.dumps(document(result), ensure_ascii=False, indent=1) + "\n"
         try:
             replace_file(file, content.encode("utf-8"), part=file.with_name(f".{file.name}.part"))
         except OSError as error:
             raise write_fault(error, file) from None
-    if emit(found, form=form):
-        if found.broken:
+    if emit(result, form=form):
+        if result.broken:
             raise typer.Exit(6)
         return
-    _print(found)
-    if found.broken:
+    _print(result)
+    if result.broken:
         raise GateFailed(
             "CLAIM_BROKEN",
-            f"a lower bound of epsilon is above what is claimed: {', '.join(found.broken)}",
-            hint=f"repeat it with more --draws and another --seed; chance does it in at most {1 - found.confidence:.2g} of runs",
+            f"a lower bound of epsilon is above what is claimed: {', '.join(result.broken)}",
+            hint=f"repeat it with more --draws and another --seed; chance does it in at most {1 - result.confidence:.2g} of runs",
         )
 
 
-def _print(found: Found) -> None:
-    shown = plain_table(
+def _print(result: Found) -> None:
+    table = plain_table(
         "mechanism", "draws over", "verdict", right=("claim", "delta", "at least", "draws"), no_wrap=True
     )
-    shown.add_column("at the event")
-    for claim in found.claims:
-        shown.add_row(
+    table.add_column("at the event")
+    for claim in result.claims:
+        table.add_row(
             claim.mechanism,
             claim.over,
             "holds" if claim.holds else "BROKEN",
@@ -118,9 +118,9 @@ def _print(found: Found) -> None:
             f"{claim.draws:,}",
             claim.event,
         )
-    put(shown)
-    say(f"\n{len(found.claims)} claims by {found.tests} tests, seed {found.seed}")
-    say(f"with a confidence of {found.confidence:g} no lower bound of this run is above the true epsilon")
+    put(table)
+    say(f"\n{len(result.claims)} claims by {result.tests} tests, seed {result.seed}")
+    say(f"with a confidence of {result.confidence:g} no lower bound of this run is above the true epsilon")
 
 
 def _check_free(file: Path) -> None:

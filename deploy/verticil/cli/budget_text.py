@@ -23,7 +23,7 @@ _ADVERSARIES: Final = {
 
 
 def print_plan(plan: BudgetPlan) -> None:
-    """What each party's people are charged, for each reader, the events it consists of, and a person at all parties."""
+    """Print what each party's people are charged, for each reader, the events it consists of, and a person at all parties."""
     put("[bold]plan of the budget[/], of each person whose data are replaced; the number of people is public:")
     for party in plan.parties:
         _print_accounts(party.party, party.accounts)
@@ -40,23 +40,23 @@ def print_plan(plan: BudgetPlan) -> None:
 
 
 def print_models(rows: Sequence[ModelRow], n: int) -> None:
-    """The study by each model, in one table; of those by which it cannot be carried out, why."""
+    """Print the study by each model, in one table; of those by which it cannot be carried out, why."""
     put("[bold]this study by each model[/], of each person whose data are replaced at all parties:")
-    shown = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for heading in ("model", *_ADVERSARIES.values()):
-        shown.add_column(heading)
+        table.add_column(heading)
     for heading in ("two columns", "MB", "exchanges"):
-        shown.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in (row for row in rows if not row.missing):
         costs = (row.costs.get(name) for name in _ADVERSARIES)
-        shown.add_row(
+        table.add_row(
             row.model,
             *("-" if cost is None else cost_text(cost.epsilon, cost.delta) for cost in costs),
             "-" if row.two_way is None else f"{row.two_way:.2g}",
             f"{row.bytes_sent / 1e6:,.3g}",
             str(row.exchanges),
         )
-    put(shown)
+    put(table)
     for row in (row for row in rows if row.missing):
         say(f"model '{row.model}': {row.missing}", style="dim")
     say(
@@ -67,7 +67,9 @@ def print_models(rows: Sequence[ModelRow], n: int) -> None:
 
 
 def cost_text(epsilon: float, delta: float) -> str:
-    """A cost, rounded up; infinite: no bound. A delta of 0 is not said.
+    """Write a cost, rounded up; infinite: no bound.
+
+    A delta of 0 is not said.
 
     >>> cost_text(2.0, 3 * 1e-9), cost_text(1.234, 0.0), cost_text(float("inf"), 0.0)
     ('epsilon 2.00, delta 3e-09', 'epsilon 1.24', 'no bound')
@@ -78,15 +80,15 @@ def cost_text(epsilon: float, delta: float) -> str:
 
 
 def _print_accounts(whose: str, accounts: Sequence[PlannedAccount]) -> None:
-    """One line for all readers that are told as much, and what a published limit refuses."""
+    """Print one line for all readers that are told as much, and what a published limit refuses."""
     costs: dict[str, list[PlannedAccount]] = {}
     for item in accounts:
         costs.setdefault(cost_text(item.epsilon, item.delta), []).append(item)
     for cost, same in costs.items():
         beside = ""
         if (epsilon := same[0].epsilon_add_or_remove) is not None:
-            added = cost_text(epsilon, same[0].delta_add_or_remove or 0.0)
-            beside = f" (a person added or removed, of the noise on tables: {added})"
+            second_cost = cost_text(epsilon, same[0].delta_add_or_remove or 0.0)
+            beside = f" (a person added or removed, of the noise on tables: {second_cost})"
         say(f"  {whose:24}  account {', '.join(item.account for item in same)}: {cost}{beside}")
     for item in accounts:
         if item.over is not None:
@@ -95,10 +97,10 @@ def _print_accounts(whose: str, accounts: Sequence[PlannedAccount]) -> None:
 
 
 def _draw_text(draw: PlannedDraw, n: int) -> str:
-    """An event, of what, for whom, and its predicted error."""
-    said = f"{draw.words}, of {', '.join(draw.columns)}; for {', '.join(draw.read_by) or 'nobody'}"
+    """Write an event, of what, for whom, and its predicted error."""
+    text = f"{draw.words}, of {', '.join(draw.columns)}; for {', '.join(draw.read_by) or 'nobody'}"
     if draw.half_width_least is None or draw.half_width_most is None:
-        return said
+        return text
     widths = dict.fromkeys(f"{100 * width:.2f}" for width in (draw.half_width_least, draw.half_width_most))
     how = "" if draw.sigma is None else f" (1.96 x {draw.sigma:.4g} / {n:,})"
-    return f"{said}; ± share {' to '.join(widths)}pp{how}"
+    return f"{text}; ± share {' to '.join(widths)}pp{how}"

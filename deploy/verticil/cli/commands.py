@@ -43,13 +43,13 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         example="--out trial --format json",
     ),
     "simulate": Entry(
-        help="What a federation of these parties would publish: a study in one process, with the code of the real nodes.",
+        help="Show what a federation of these parties would publish: a study in one process, with the code of the real nodes.",
         module="verticil.cli.demo",
         function="simulate_command",
         example="study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
     ),
     "synthesize": Entry(
-        help="What one owner of the whole table would publish: synthetic records, with one bound for everything together.",
+        help="Make what one owner of the whole table would publish: synthetic records, with one bound for everything together.",
         module="verticil.cli.synthesize",
         function="synthesize_command",
         example="people.csv --study study.toml --epsilon 1 --out people-synthetic",
@@ -145,22 +145,22 @@ class Commands(TyperGroup):
     """The root: it lists commands by their entries, and loads the one that is run."""
 
     def list_commands(self, ctx: object) -> list[str]:
-        """All names, in the order of the entries."""
+        """Return all names, in the order of the entries."""
         return names()
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:
-        """The command, with its name and help alone; `resolve_command` gives the whole one."""
+        """Return the command, with its name and help alone; `resolve_command` gives the whole one."""
         entry = entry_of(cmd_name)
         return None if entry is None else TyperCommand(cmd_name, help=entry.help)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that is asked for, loaded, and its arguments."""
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found if name is None else load(name), rest
+        """Return the command that is asked for, loaded, and its arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else load(name), rest
 
     @property
     def commands(self) -> dict[str, Any]:
-        """All commands, loaded."""
+        """All commands of the program, loaded."""
         return {name: load(name) for name in names()}
 
     @commands.setter
@@ -169,7 +169,7 @@ class Commands(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """The command of a name, with all that it takes; there is one."""
+    """Return the command of a name, with all that it takes; there is one."""
     entry = entry_of(name)
     assert entry is not None, name
     module, example = import_module(entry.module), f"Example: verticil {name} {entry.example}"

@@ -70,8 +70,8 @@ def demo(
     from verticil.simulation.summary import costs_text, parameters_text, release_summary
 
     protocol = PROTOCOLS.named(model)
-    coordinated = protocol.coordinated
-    if relay and coordinated and not protocol.opens_tables:
+    has_coordinator = protocol.coordinated
+    if relay and has_coordinator and not protocol.opens_tables:
         raise Misuse(
             "USAGE",
             "--relay: only between parties that meet",
@@ -95,27 +95,27 @@ def demo(
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    done = result.published
-    release = next(iter(done.releases.values()))
-    summary = release_summary(release, done.study)
+    outcome = result.published
+    release = next(iter(outcome.releases.values()))
+    summary = release_summary(release, outcome.study)
     payload = {
         "model": model.value,
         **({"relay": True} if relay else {}),
         "release": str(release),
-        "releases": {name: str(path) for name, path in done.releases.items()},
+        "releases": {name: str(path) for name, path in outcome.releases.items()},
         "ca_certificate": str(folder / "ca.crt"),
         "federation": str(result.federation) if result.federation else None,
         "verified": True,
-        "synthetic_records": done.verified.synthetic_records,
-        "common_records": done.verified.common_records,
+        "synthetic_records": outcome.verified.synthetic_records,
+        "common_records": outcome.verified.common_records,
         "wall_seconds": round(result.wall_seconds, 2),
         "peak_memory_mib": {name: round(peak, 1) for name, peak in result.peak_memory_mib.items()},
         **document(summary),
     }
     if not emit(payload, form=form):
-        parameters = parameters_text(release, done.study)
+        parameters = parameters_text(release, outcome.study)
         costs = costs_text(release)
-        _print_result(result, folder, summary, parameters, costs, coordinated=coordinated, relay=relay)
+        _print_result(result, folder, summary, parameters, costs, has_coordinator=has_coordinator, relay=relay)
 
 
 def _print_result(
@@ -125,18 +125,18 @@ def _print_result(
     parameters: str,
     costs: tuple[str, ...],
     *,
-    coordinated: bool,
+    has_coordinator: bool,
     relay: bool,
 ) -> None:
-    """What came of it, for people."""
-    done = result.published
-    release = next(iter(done.releases.values()))
+    """Print what came of it, for people."""
+    outcome = result.published
+    release = next(iter(outcome.releases.values()))
     put(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
-    if not coordinated:
+    if not has_coordinator:
         say("  the same release               at every party, signed by all of them")
     if relay:
         say("  between the parties            through the miner, sealed for each of them; nobody else listens")
-    say(f"  people at all three parties    {done.verified.common_records:,}")
+    say(f"  people at all three parties    {outcome.verified.common_records:,}")
     put(f"  network                        {summary.variables} variables, {summary.edges} edges")
     if summary.epsilon_range is not None:
         low, high = summary.epsilon_range
@@ -148,7 +148,7 @@ def _print_result(
         say(f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)")
     if parameters:
         put(f"  parameters                     {parameters}")
-    say(f"  synthetic records              {done.verified.synthetic_records:,}")
+    say(f"  synthetic records              {outcome.verified.synthetic_records:,}")
     put(f"\n  read      {release / 'report.html'}")
     put(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")
     put(f"  verify    {Path(sys.argv[0]).name} release verify {release} --ca {folder / 'ca.crt'}")
@@ -183,7 +183,7 @@ def simulate_command(
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """What a federation of these parties would publish: a study in one process, with the code of the real nodes.
+    """Show what a federation of these parties would publish: a study in one process, with the code of the real nodes.
 
     From randomization to the signed release. Whoever runs this holds all the tables, so it protects nobody: it shows what a
     study would yield before anybody is asked.
@@ -220,13 +220,13 @@ def simulate_command(
     if result.comparison is not None:
         payload["distance"] = {
             yardstick: {
-                f"{found.ways}-way": {
-                    "mean": found.mean,
-                    "worst": found.worst,
-                    "worst_table": [names[member] for member in found.worst_table],
-                    "tables": found.n_tables,
+                f"{figures.ways}-way": {
+                    "mean": figures.mean,
+                    "worst": figures.worst,
+                    "worst_table": [names[member] for member in figures.worst_table],
+                    "tables": figures.n_tables,
                 }
-                for found in getattr(result.comparison, yardstick)
+                for figures in getattr(result.comparison, yardstick)
             }
             for yardstick in ("synthetic", "bootstrap", "independent")
         }
@@ -241,16 +241,16 @@ def simulate_command(
         say(result.pairs)
     if result.comparison is None:
         return
-    shown = plain_table(
+    comparison_table = plain_table(
         *("tables", "synthetic mean", "worst", "bootstrap (floor)", "independent columns", "worst table"),
         title="total variation distance to the real joint data",
     )
-    for found, floor, margins in zip(
+    for figures, floor, margins in zip(
         result.comparison.synthetic, result.comparison.bootstrap, result.comparison.independent, strict=True
     ):
-        shown.add_row(
-            f"{found.ways}-way ({found.n_tables})",
-            *(f"{distance:.4f}" for distance in (found.mean, found.worst, floor.mean, margins.mean)),
-            " x ".join(names[member] for member in found.worst_table),
+        comparison_table.add_row(
+            f"{figures.ways}-way ({figures.n_tables})",
+            *(f"{distance:.4f}" for distance in (figures.mean, figures.worst, floor.mean, margins.mean)),
+            " x ".join(names[member] for member in figures.worst_table),
         )
-    put(shown)
+    put(comparison_table)

@@ -34,20 +34,20 @@ def doctor(
     code = exit_code(findings)
     payload = {"config": str(config), "ok": code == 0, "checks": [dataclasses.asdict(finding) for finding in findings]}
     if not emit(payload, form=form):
-        counted = {level: sum(finding.level == level for finding in findings) for level in _COLOURS}
+        counts = {level: sum(finding.level == level for finding in findings) for level in _COLOURS}
         put(
-            f"{counted['ok']} ok, {counted['warn']} {'warning' if counted['warn'] == 1 else 'warnings'}, {counted['fail']} failed"
+            f"{counts['ok']} ok, {counts['warn']} {'warning' if counts['warn'] == 1 else 'warnings'}, {counts['fail']} failed"
         )
     if code:
         raise typer.Exit(code)
 
 
 async def _collect(config: Path, *, show: bool) -> list[Finding]:
-    from verticil.cli.doctor_checks import checks, failed
+    from verticil.cli.doctor_checks import checks, fail
 
     findings: list[Finding] = []
 
-    def found(finding: Finding) -> None:
+    def add(finding: Finding) -> None:
         findings.append(finding)
         if show:
             put(f"[{_COLOURS[finding.level]}]{finding.level:4}[/] ", end="")
@@ -57,7 +57,7 @@ async def _collect(config: Path, *, show: bool) -> list[Finding]:
 
     try:
         async for finding in checks(config):
-            found(finding)
+            add(finding)
     except VerticilError as error:  # the configuration itself
-        found(failed("configuration", error))
+        add(fail("configuration", error))
     return findings

@@ -71,17 +71,17 @@ class Finding:
 
 
 def ok(check: str, detail: str) -> Finding:
-    """It works."""
+    """Return a finding that all works."""
     return Finding(check=check, level="ok", detail=detail)
 
 
 def warn(check: str, detail: str, hint: str) -> Finding:
-    """It works, for now."""
+    """Return a finding that it works, for now."""
     return Finding(check=check, level="warn", detail=detail, hint=hint)
 
 
-def failed(check: str, error: VerticilError) -> Finding:
-    """It does not work."""
+def fail(check: str, error: VerticilError) -> Finding:
+    """Return a finding that it does not work."""
     return Finding(check=check, level="fail", detail=error.message, hint=error.hint, code=error.code)
 
 
@@ -100,7 +100,7 @@ _EXCEPTIONS: Final = ("no_grpc_proxy", "no_proxy")
 
 
 def check_certificate(load: Callable[[], Credentials], *, at: dt.datetime) -> tuple[Finding, Credentials | None]:
-    """The node's own certificate: chain, role, name, key, end.
+    """Check the node's own certificate: chain, role, name, key, end.
 
     Args:
         load: reads and checks it (`verticil.shared.federation.identity.pki.load_credentials`).
@@ -112,12 +112,12 @@ def check_certificate(load: Callable[[], Credentials], *, at: dt.datetime) -> tu
     try:
         credentials = load()
     except VerticilError as error:
-        return failed("certificate", error), None
+        return fail("certificate", error), None
     return expiry("certificate", str(credentials.identity), credentials.not_after, at=at), credentials
 
 
 def expiry(check: str, whose: str, not_after: dt.datetime, *, at: dt.datetime) -> Finding:
-    """How soon a certificate ends; a warning from 30 days before."""
+    """Say how soon a certificate ends; a warning from 30 days before."""
     text = f"{whose}, {expiry_words(not_after, at)} ({not_after:%Y-%m-%d %H:%M} UTC)"
     if expiry_warning(not_after, at) is None:
         return ok(check, text)
@@ -139,13 +139,13 @@ def check_private_files(files: Mapping[str, Path]) -> Iterator[Finding]:
                 f"{what} {path}: cannot be read ({error.strerror})",
                 hint="is the path in the configuration right, and does this user own the file?",
             )
-            yield failed("private files", fault)
+            yield fail("private files", fault)
             continue
         if mode & 0o077:
-            yield failed("private files", exposed_file(path, mode, what=what))
+            yield fail("private files", exposed_file(path, mode, what=what))
         elif not os.access(path, os.R_OK):
             unreadable = DataFault("SECRET_MISSING", f"{what} {path}: not readable by this user", hint="whose is it?")
-            yield failed("private files", unreadable)
+            yield fail("private files", unreadable)
         else:
             yield ok("private files", f"{what}: mode {mode:04o}")
 
@@ -159,37 +159,37 @@ def check_disk(directory: Path, *, reserve_bytes: int) -> Finding:
     """
     if not directory.is_dir():
         problem, hint = f"state directory {directory}: missing", "check state_directory in the configuration"
-        return failed("disk", Misuse("FILE_MISSING", problem, hint=hint))
+        return fail("disk", Misuse("FILE_MISSING", problem, hint=hint))
     if not os.access(directory, os.W_OK | os.X_OK):
-        return failed("disk", read_only_fault(directory))
+        return fail("disk", read_only_fault(directory))
     free = shutil.disk_usage(directory).free
     text = f"{free / 2**30:.1f} GiB free in {directory}"
     if free < reserve_bytes:
         fault = DataFault("DISK_FULL", f"{text}, expected at least {reserve_bytes / 2**30:.2g} GiB", hint="make room")
-        return failed("disk", fault)
+        return fail("disk", fault)
     return ok("disk", text) if free >= max(_LOW_BYTES, 2 * reserve_bytes) else warn("disk", text, "make room soon")
 
 
 def check_proxy(endpoint: str, environment: Mapping[str, str]) -> Finding:
-    """Whether calls to an endpoint would go through a proxy, which must not open TLS.
+    """Return whether calls to an endpoint would go through a proxy, which must not open TLS.
 
     Args:
         endpoint: host:port.
         environment: the environment variables.
     """
-    known = {name.lower(): value for name, value in environment.items()}
-    proxy = next((name for name in _PROXIES if known.get(name)), None)
+    variables = {name.lower(): value for name, value in environment.items()}
+    proxy = next((name for name in _PROXIES if variables.get(name)), None)
     if proxy is None:
         return ok("proxy", "none in the environment")
     try:
         host = split_endpoint(endpoint)[0].lower()
     except PeerFault as fault:
-        return failed("proxy", fault)
-    exceptions = next((known[name] for name in _EXCEPTIONS if known.get(name)), "")
+        return fail("proxy", fault)
+    exceptions = next((variables[name] for name in _EXCEPTIONS if variables.get(name)), "")
     if host == "localhost" or is_loopback(host):
         return ok("proxy", f"{proxy} is set, {host} is this machine")
-    listed = [entry.strip().lower().lstrip("*").lstrip(".") for entry in exceptions.split(",") if entry.strip()]
-    if any(host == entry or host.endswith(f".{entry}") for entry in listed):
+    host_entries = [entry.strip().lower().lstrip("*").lstrip(".") for entry in exceptions.split(",") if entry.strip()]
+    if any(host == entry or host.endswith(f".{entry}") for entry in host_entries):
         return ok("proxy", f"{proxy} is set, {host} is excepted")
     return warn(
         "proxy",
@@ -207,7 +207,7 @@ async def check_node(
     credentials: Credentials,
     *,
     clock: Callable[[], dt.datetime],
-    expected: Identity | None = None,
+    peer_identity: Identity | None = None,
     server_name: str | None = None,
     revocations: Revocations = EMPTY_DENY_LIST,
 ) -> AsyncIterator[Finding]:
@@ -217,31 +217,31 @@ async def check_node(
         endpoint: host:port.
         credentials: ours.
         clock: UTC now.
-        expected: the node that must be there; None: the federation's miner.
+        peer_identity: the node that must be there; None: the federation's miner.
         server_name: name that the server's certificate must carry; the node's own, or the endpoint's host, when absent.
         revocations: the deny-list.
     """
-    name = server_name or (None if expected is None else peer_host(expected))
-    where = "" if expected is None else f" ({expected.role} '{expected.name}')"
+    name = server_name or (None if peer_identity is None else peer_host(peer_identity))
+    where = "" if peer_identity is None else f" ({peer_identity.role} '{peer_identity.name}')"
 
     def of(check: str) -> str:
         return f"{check}{where}"
 
     try:
         host, port = split_endpoint(endpoint)
-        found = await asyncio.wait_for(
+        infos = await asyncio.wait_for(
             asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM), _SECONDS
         )
-        addresses = sorted({str(entry[4][0]) for entry in found})
+        addresses = sorted({str(entry[4][0]) for entry in infos})
         yield ok(of("name resolution"), f"{host}: {', '.join(addresses[:4])}")
     except (OSError, PeerFault, TimeoutError) as error:
-        fault = error if isinstance(error, PeerFault) else _unresolved(endpoint)
-        yield failed(of("name resolution"), fault)
+        fault = error if isinstance(error, PeerFault) else _name_fault(endpoint)
+        yield fail(of("name resolution"), fault)
         return
 
     def why() -> PeerFault:
         return diagnose(
-            endpoint, credentials, server_name=name, expected=expected, timeout_seconds=_SECONDS, at=clock()
+            endpoint, credentials, server_name=name, expected=peer_identity, timeout_seconds=_SECONDS, at=clock()
         )
 
     def connect() -> None:
@@ -251,7 +251,7 @@ async def check_node(
         await asyncio.to_thread(connect)
         yield ok(of("TCP"), f"{endpoint} answers")
     except OSError:
-        yield failed(of("TCP"), await asyncio.to_thread(why))
+        yield fail(of("TCP"), await asyncio.to_thread(why))
         return
     try:
         certificate = await asyncio.to_thread(
@@ -259,12 +259,12 @@ async def check_node(
             endpoint,
             credentials,
             server_name=name,
-            expected=expected,
+            expected=peer_identity,
             timeout_seconds=_SECONDS,
         )
         identity = identity_of(certificate)
         check_revoked(certificate.serial_number, identity, revocations)
-        if expected is None and identity.role is not Role.MINER:
+        if peer_identity is None and identity.role is not Role.MINER:
             raise PeerFault(
                 "IDENTITY_REFUSED",
                 f"{endpoint}: got {identity}, expected the miner",
@@ -272,36 +272,36 @@ async def check_node(
             )
         yield expiry(of("TLS"), f"chain and name hold: {identity}", certificate.not_valid_after_utc, at=clock())
     except VerticilError as error:
-        yield failed(of("TLS"), error)
+        yield fail(of("TLS"), error)
         return
-    line = Connection(endpoint, credentials, server_name=name, expected=expected, revocations=revocations)
-    async for finding in _accepted(line, str(credentials.identity), clock=clock):
+    line = Connection(endpoint, credentials, server_name=name, expected=peer_identity, revocations=revocations)
+    async for finding in _check_acceptance(line, str(credentials.identity), clock=clock):
         yield dataclasses.replace(finding, check=of(finding.check))
 
 
-async def _accepted(line: Connection, us: str, *, clock: Callable[[], dt.datetime]) -> AsyncIterator[Finding]:
-    """Whether the node takes our calls, and what it tells of itself. Closes the connection."""
+async def _check_acceptance(line: Connection, us: str, *, clock: Callable[[], dt.datetime]) -> AsyncIterator[Finding]:
+    """Check that the node takes our calls, and what it tells of itself. Closes the connection."""
     try:
-        told = await check_health(line, timeout_seconds=_SECONDS)
+        health = await check_health(line, timeout_seconds=_SECONDS)
     except VerticilError as error:
         check = "protocol version" if error.code == "VERSION_UNSUPPORTED" else "accepted"
         if error.code == "NOT_READY":
             yield warn(check, error.message, error.hint)
         else:
-            yield failed(check, error)
+            yield fail(check, error)
         return
     finally:
         await line.close()
     yield ok("accepted", f"as {us}")
     try:
-        theirs = int(told.get(PROTOCOL_KEY, ""))
-        agreed = agree(theirs, here="this node", there="the other node")
-        yield ok("protocol version", f"{agreed} (this node speaks {PROTOCOL_VERSION}, the other {theirs})")
+        theirs = int(health.get(PROTOCOL_KEY, ""))
+        version = agree(theirs, here="this node", there="the other node")
+        yield ok("protocol version", f"{version} (this node speaks {PROTOCOL_VERSION}, the other {theirs})")
     except VerticilError as error:
-        yield failed("protocol version", error)
+        yield fail("protocol version", error)
     except ValueError:
-        yield failed("protocol version", PeerFault("VERSION_UNSUPPORTED", "the other node tells no version"))
-    if (stamp := told.get(TIME_KEY, "")).isdigit():
+        yield fail("protocol version", PeerFault("VERSION_UNSUPPORTED", "the other node tells no version"))
+    if (stamp := health.get(TIME_KEY, "")).isdigit():
         yield _skew(float(stamp) / 1000 - clock().timestamp())
 
 
@@ -312,7 +312,7 @@ def _skew(ahead: float) -> Finding:
     return warn("clock", text, "have both machines set their clocks over the network (NTP): certificates go by time")
 
 
-def _unresolved(endpoint: str) -> PeerFault:
+def _name_fault(endpoint: str) -> PeerFault:
     return PeerFault(
         "UNREACHABLE",
         f"{endpoint.rpartition(':')[0]}: no such host name",
@@ -326,7 +326,7 @@ _PARTY_RESERVE_BYTES: Final = 64 << 20
 
 
 async def checks(path: Path) -> AsyncIterator[Finding]:
-    """All checks of the node whose party.toml or miner.toml is at `path`."""
+    """Yield all checks of the node whose party.toml or miner.toml is at `path`."""
     if not path.exists():
         raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of party.toml or miner.toml")
     try:
@@ -371,18 +371,20 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
     yield check_disk(config.state_directory, reserve_bytes=_PARTY_RESERVE_BYTES)
     if credentials is None:
         return
-    denied = _deny_list(config.federation, credentials, config.state_directory)
-    yield _not_revoked(credentials, denied)
+    deny_list = _deny_list(config.federation, credentials, config.state_directory)
+    yield _not_revoked(credentials, deny_list)
     endpoint = config.federation.endpoint
     if endpoint is not None:
         yield check_proxy(endpoint, os.environ)
-        async for finding in check_node(endpoint, credentials, clock=utc_now, revocations=denied):
+        async for finding in check_node(endpoint, credentials, clock=utc_now, revocations=deny_list):
             yield finding
     if config.peer is not None:
         for name, address in config.federation.peers.items():
             if name != config.name and address != RELAY:
                 peer = Identity(federation=config.federation.name, role=Role.PARTY, name=name)
-                async for finding in check_node(address, credentials, clock=utc_now, expected=peer, revocations=denied):
+                async for finding in check_node(
+                    address, credentials, clock=utc_now, peer_identity=peer, revocations=deny_list
+                ):
                     yield finding
 
 
@@ -406,23 +408,27 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
         return
     if federation.relays:
         limit = config.limits.max_relay_bytes
-        relayed = ", ".join(name for name, address in federation.peers.items() if address == RELAY)
+        relay_names = ", ".join(name for name, address in federation.peers.items() if address == RELAY)
         if limit:
-            yield ok("relay", f"{limit:,} bytes of memory for parties that cannot be dialled: {relayed}")
+            yield ok("relay", f"{limit:,} bytes of memory for parties that cannot be dialled: {relay_names}")
         else:
             yield warn(
-                "relay", f"this miner relays nothing, and {relayed} cannot be dialled", "set [limits] max_relay_bytes"
+                "relay",
+                f"this miner relays nothing, and {relay_names} cannot be dialled",
+                "set [limits] max_relay_bytes",
             )
     yield _host_in_certificate(federation.miner_endpoint, credentials)
-    denied = _deny_list(federation, credentials, config.state_directory)
-    yield _not_revoked(credentials, denied)
+    deny_list = _deny_list(federation, credentials, config.state_directory)
+    yield _not_revoked(credentials, deny_list)
     host, port = split_endpoint(config.listen)
     if port == 0:
         yield warn("listen", f"{config.listen}: any free port", "parties dial the one in federation.toml: name it here")
         return
     own = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
     name = split_endpoint(federation.miner_endpoint)[0]
-    async for finding in check_node(f"{own}:{port}", credentials, clock=utc_now, server_name=name, revocations=denied):
+    async for finding in check_node(
+        f"{own}:{port}", credentials, clock=utc_now, server_name=name, revocations=deny_list
+    ):
         if finding.check == "TCP" and finding.level == "fail":
             yield warn("listen", f"nothing listens on {own}:{port}", "start it: verticil miner run")
         else:
@@ -438,16 +444,16 @@ def _miner_state(state: Path) -> Iterator[Finding]:
         of = f"whole, of version {version}, and" if version else "there is none yet, which is"
         yield ok("catalogue", f"{of} not behind the audit log, nor behind the studies' folders")
     except VerticilError as error:
-        yield failed("catalogue", error)
+        yield fail("catalogue", error)
     yield _log(MinerAudit(state).verify)
 
 
 def _log(verify: Callable[[], Verified]) -> Finding:
     try:
-        found = verify()
+        verification = verify()
     except VerticilError as error:
-        return failed("audit log", error)
-    return ok("audit log", f"{found.n_lines} lines hold, head {found.head.hex()[:16]}")
+        return fail("audit log", error)
+    return ok("audit log", f"{verification.n_lines} lines hold, head {verification.head.hex()[:16]}")
 
 
 def _identity(config: PartyConfig | MinerConfig, role: Role) -> tuple[list[Finding], Credentials | None]:
@@ -459,7 +465,7 @@ def _identity(config: PartyConfig | MinerConfig, role: Role) -> tuple[list[Findi
         SigningKey.load(config.signing_key, config.certificate)
         signing = ok("signing certificate", "fits the signing key")
     except VerticilError as error:
-        signing = failed("signing certificate", error)
+        signing = fail("signing certificate", error)
     return [certificate, signing], credentials
 
 
@@ -474,7 +480,7 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
                 yield warn(check, "who answers as the database, and who reads along, is not checked", hint)
             names = header(rule)
         except VerticilError as error:
-            yield failed(check, error)
+            yield fail(check, error)
             continue
         if rule.id not in names:
             fault = DataFault(
@@ -482,7 +488,7 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
                 f"{rule.name}: no column '{rule.id}' in the header",
                 hint=f"say in [dataset.{name}] id which column identifies people",
             )
-            yield failed(check, fault)
+            yield fail(check, fault)
         else:
             yield ok(check, f"readable, {len(names)} columns")
 
@@ -514,29 +520,29 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
                 raise older
             yield ok(check, f"{len(site.ledger.rows())} ledger rows, and all that the audit log tells is in them")
     except VerticilError as error:
-        yield failed("state" if error.code == "LEDGER_OLDER" else check, error)
+        yield fail("state" if error.code == "LEDGER_OLDER" else check, error)
 
 
 def _sealing(config: PartyConfig) -> Finding:
     from verticil.party.protocol.relay.network import open_seals
 
     try:
-        known = open_seals(config).peers
+        peer_keys = open_seals(config).peers
     except VerticilError as error:
-        return failed("sealing key", error)
-    if missing := [name for name in config.federation.peers if name not in {config.name, *known}]:
+        return fail("sealing key", error)
+    if missing := [name for name in config.federation.peers if name not in {config.name, *peer_keys}]:
         hint = "they read them out: verticil pki seal NAME.crt; put them into every site's federation.toml"
         return warn("sealing key", f"[sealing] has no key of {', '.join(missing)}", hint)
-    return ok("sealing key", f"is the pinned one; those of {len(known)} other parties are known")
+    return ok("sealing key", f"is the pinned one; those of {len(peer_keys)} other parties are known")
 
 
 def _seals(config: PartyConfig) -> bool:
-    """Whether the party needs its sealing key between peers."""
+    """Return whether the party needs its sealing key between peers."""
     return config.peer is not None and (config.federation.relays or config.policy.masked.allow)
 
 
 def _masked(config: PartyConfig) -> Iterator[Finding]:
-    """The sealing keys, and whether a masked study could be approved and carried out here, where the policy permits any."""
+    """Check the sealing keys, and whether a masked study could be approved and carried out here, where the policy permits any."""
     from verticil.party.config import pinned_keys
 
     if _seals(config):
@@ -548,18 +554,22 @@ def _masked(config: PartyConfig) -> Iterator[Finding]:
             f"policy.confirmed_keys: {', '.join(policy.differing)}: federation.toml pins another key than was confirmed",
             hint="use nothing until they have read you the words of their key again, by telephone; compare federation.toml",
         )
-        yield failed("confirmed keys", fault)
+        yield fail("confirmed keys", fault)
     if not policy.allow:
         return
-    pinned = pinned_keys(config.federation)
+    keys = pinned_keys(config.federation)
     others = [name for name in (*config.federation.peers, MINER) if name != config.name]
-    if own := pinned.get(config.name):
+    if own := keys.get(config.name):
         yield ok("words of this party's key", f"{spoken(config.name, own)}: read them to the others, by telephone")
-    unpinned = [name for name in others if name not in pinned]
+    without_key = [name for name in others if name not in keys]
     strangers = [name for name in others if name not in config.policy.recipients]
     lacking = (
         (config.peer is None, "[peer]", "say where this party serves the others, or relay = true"),
-        (unpinned, f"a key in federation.toml of {', '.join(unpinned)}", "verticil pki seal NAME.crt at each of them"),
+        (
+            without_key,
+            f"a key in federation.toml of {', '.join(without_key)}",
+            "verticil pki seal NAME.crt at each of them",
+        ),
         (policy.most is None, "policy.max_masked_epsilon", "say what tables may tell everybody"),
         (
             config.policy.dealer is None,
@@ -584,14 +594,14 @@ def _masked(config: PartyConfig) -> Iterator[Finding]:
 
 
 def _miner_sealing(config: MinerConfig) -> Iterator[Finding]:
-    """Whether the miner's sealing key is the pinned one, and all parties that serve others have theirs, where it has one."""
+    """Check that the miner's sealing key is the pinned one, and all parties that serve others have theirs, where it has one."""
     federation = config.federation
     if federation.miner_sealing is None:
         return
     try:
         load_sealing_key(config.sealing_key, federation.miner_sealing)
     except VerticilError as error:
-        yield failed("sealing key", error)
+        yield fail("sealing key", error)
         return
     yield ok("sealing key", f"is the pinned one; its words: {spoken(MINER, federation.miner_sealing)}")
     if missing := [name for name in federation.peers if name not in federation.sealing]:
@@ -603,16 +613,16 @@ def _deny_list(federation: Federation, credentials: Credentials, state: Path) ->
     return DenyList(credentials.ca_pem, [federation.ca_certificate.with_name(DENY_LIST), state / DENY_LIST])
 
 
-def _not_revoked(credentials: Credentials, denied: DenyList) -> Finding:
+def _not_revoked(credentials: Credentials, deny_list: DenyList) -> Finding:
 
     serial = x509.load_pem_x509_certificate(credentials.chain_pem).serial_number
     try:
-        check_revoked(serial, credentials.identity, denied)
+        check_revoked(serial, credentials.identity, deny_list)
     except PeerFault as fault:
-        return failed("deny-list", fault)
-    number = denied.number()
+        return fail("deny-list", fault)
+    number = deny_list.number()
     return ok(
-        "deny-list", f"number {number}, {len(denied.serials())} serials, not ours" if number else "none known here"
+        "deny-list", f"number {number}, {len(deny_list.serials())} serials, not ours" if number else "none known here"
     )
 
 
@@ -629,4 +639,4 @@ def _host_in_certificate(endpoint: str, credentials: Credentials) -> Finding:
         f"endpoint: federation.toml says {host}, which is not a name of this certificate",
         hint=f"have it renewed with that name: verticil pki renew {credentials.certificate} --host {host}",
     )
-    return failed("endpoint", fault)
+    return fail("endpoint", fault)

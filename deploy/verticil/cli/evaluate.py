@@ -64,7 +64,7 @@ def evaluate_command(
 
     tables = _by_name([*synthetic, *(further or ())])
 
-    def run(told: Progress) -> Evaluation:
+    def run(report: Progress) -> Evaluation:
         return evaluate(
             real,
             tables,
@@ -74,7 +74,7 @@ def evaluate_command(
             full=full,
             seed=seed,
             target=target,
-            progress=told,
+            progress=report,
         )
 
     answer(run, fail_over=fail_over, out=out, form=form)
@@ -103,8 +103,8 @@ def evaluate_own_command(
 
     site = site_of(config)
 
-    def run(told: Progress) -> Evaluation:
-        return evaluate_own(site, release, holdout=holdout, only=only or (), full=full, seed=seed, progress=told)
+    def run(report: Progress) -> Evaluation:
+        return evaluate_own(site, release, holdout=holdout, only=only or (), full=full, seed=seed, progress=report)
 
     answer(run, fail_over=fail_over, out=out, form=form)
 
@@ -116,15 +116,15 @@ def answer(run: Callable[[Progress], Evaluation], *, fail_over: Path | None, out
     limits = {} if fail_over is None else limits_of(fail_over)
     console = errors_console()
     with progress(console) as tell:
-        found = run(lambda what, part: tell(f"{what}: {part:.0%}" if console.is_terminal else what))
-    folder = found.write(out or free_folder("verticil-evaluation"))
-    over = find_exceeded(found.figures, limits)
-    document = {**found.to_dict(), "out": str(folder), "exceeded": [item.words for item in over]}
+        evaluation = run(lambda what, part: tell(f"{what}: {part:.0%}" if console.is_terminal else what))
+    folder = evaluation.write(out or free_folder("verticil-evaluation"))
+    over = find_exceeded(evaluation.figures, limits)
+    document = {**evaluation.to_dict(), "out": str(folder), "exceeded": [item.words for item in over]}
     if emit(document, form=form):
         if over:
             raise typer.Exit(6)
         return
-    _print(found, folder)
+    _print(evaluation, folder)
     if over:
         raise GateFailed(
             "LIMIT_EXCEEDED",
@@ -134,40 +134,40 @@ def answer(run: Callable[[Progress], Evaluation], *, fail_over: Path | None, out
 
 
 def _by_name(paths: list[Path]) -> dict[str, Path]:
-    """Each table by its file's name, without the ending where that tells them apart, else with its folder."""
-    for named in ([path.stem for path in paths], [path.name for path in paths], [str(path) for path in paths]):
-        if len(set(named)) == len(paths):
-            return dict(zip(named, paths, strict=True))
+    """Name each table by its file, without the ending where that tells them apart, else with its folder."""
+    for names in ([path.stem for path in paths], [path.name for path in paths], [str(path) for path in paths]):
+        if len(set(names)) == len(paths):
+            return dict(zip(names, paths, strict=True))
     raise Misuse("USAGE", "--synthetic: a file is given twice, expected each once")
 
 
-def _print(found: Evaluation, folder: Path) -> None:
+def _print(evaluation: Evaluation, folder: Path) -> None:
     from verticil.evaluate.figures import worst_first
     from verticil.evaluate.page import number, verdict_words, with_deviation
 
-    for note in found.notes:
+    for note in evaluation.notes:
         say(f"note: {note}", style="yellow")
-    shown = plain_table("figure", "table", right=("value", "floor", "baseline"), no_wrap=True)
-    shown.add_column("verdict", no_wrap=True)
-    for asked, row in worst_first(found.figures):
+    table = plain_table("figure", "table", right=("value", "floor", "baseline"), no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for definition, row in worst_first(evaluation.figures):
         for item in row:
-            shown.add_row(
-                asked.key,
+            table.add_row(
+                definition.key,
                 item.candidate,
                 with_deviation(item.value, item.deviation),
                 number(item.floor),
                 number(item.baseline),
                 verdict_words(item),
             )
-    put(shown)
-    for one in found.summaries:
+    put(table)
+    for one in evaluation.summaries:
         flags = f": {', '.join(one.flags)}" if one.flags else ""
         say(
             f"{one.candidate}{flags}: {len(one.useless)} of {one.of_use} figures of use no better than useless, "
             f"{len(one.discloses)} of {one.of_disclosure} attacks beyond chance"
         )
-    for name, reason in found.left_out.items():
+    for name, reason in evaluation.left_out.items():
         say(f"not computed: {name} {reason}", style="dim")
-    if found.across is not None:
-        say(f"{found.across['says']} The page has the joint tables of the release.")
+    if evaluation.across is not None:
+        say(f"{evaluation.across['says']} The page has the joint tables of the release.")
     say(f"{folder}: evaluation.html and evaluation.json, from real data: internal")

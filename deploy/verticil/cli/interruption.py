@@ -24,14 +24,14 @@ def run_reading(work: Coroutine[Any, Any, T]) -> T:
 
     stop = Stop()
 
-    def interrupted(number: int, frame: FrameType | None) -> None:
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
         stop.set()
         signal.default_int_handler(number, frame)
 
     by_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     is_ours = by_default and threading.current_thread() is threading.main_thread()
     if is_ours:
-        signal.signal(signal.SIGINT, interrupted)
+        signal.signal(signal.SIGINT, on_interrupt)
     try:
         with stopped_by(stop):
             return asyncio.run(work)

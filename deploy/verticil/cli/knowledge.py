@@ -20,7 +20,7 @@ StudyFile = Annotated[Path, typer.Argument(metavar="FILE", help="study.toml.")]
 
 @app.callback()
 def knowledge() -> None:
-    """What a study states of all records, before any data."""
+    """Check what a study states of all records, before any data."""
 
 
 @app.command("ask", epilog="Example: verticil knowledge ask study.toml protocol=TCP port=53")
@@ -39,10 +39,13 @@ def ask(
     from verticil.shared.numerics.knowledge.reasoning import ask as asked
 
     document = _read(study)
-    answer = asked(document.knowledge, document.schema, _given(values))
+    answer = asked(document.knowledge, document.schema, _parse_values(values))
     if not emit(answer, form=form):
-        said = ", ".join(f"{name} = {label}" for name, label in answer.given)
-        say(f"{'possible' if answer.possible else 'impossible'}: {said}", style="green" if answer.possible else "red")
+        combination = ", ".join(f"{name} = {label}" for name, label in answer.given)
+        say(
+            f"{'possible' if answer.possible else 'impossible'}: {combination}",
+            style="green" if answer.possible else "red",
+        )
         for words in answer.words:
             say(f"  {words}")
     if not answer.possible:
@@ -55,30 +58,32 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="Exit 6 when there is any warning.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """What the rules leave: categories that became impossible and by which rules, and how much each rule forbids. Rules that
-    contradict each other, or mean nothing for the study's variables, are an error."""
+    """Show what the rules leave: categories that became impossible and by which rules, and how much each rule forbids.
+
+    Rules that contradict each other, or mean nothing for the study's variables, are an error.
+    """
     from verticil.shared.numerics.knowledge.reasoning import reach
 
     document = _read(study)
-    found = reach(document.knowledge, document.schema)
-    if not emit(found, form=form):
-        shown = plain_table("rule", "variables", right=("combinations", "forbids"))
-        for rule in found.rules:
-            shown.add_row(rule.rule, ", ".join(rule.variables), f"{rule.combinations:,}", f"{rule.forbidden:.2%}")
-        put(shown)
-        left = "too many to count" if found.possible is None else f"{found.possible:.3g}"
-        say(f"share of all combinations of these variables that is possible: {left}")
-        for remark in found.remarks:
+    result = reach(document.knowledge, document.schema)
+    if not emit(result, form=form):
+        table = plain_table("rule", "variables", right=("combinations", "forbids"))
+        for rule in result.rules:
+            table.add_row(rule.rule, ", ".join(rule.variables), f"{rule.combinations:,}", f"{rule.forbidden:.2%}")
+        put(table)
+        share = "too many to count" if result.possible is None else f"{result.possible:.3g}"
+        say(f"share of all combinations of these variables that is possible: {share}")
+        for remark in result.remarks:
             put(f"[yellow]warning[/] {remark.code} ", end="")
             say(f"{remark.where}: {remark.message}")
             say(f"        {remark.hint}", style="dim")
-    if strict and found.remarks:
+    if strict and result.remarks:
         raise typer.Exit(6)
 
 
 @app.command("show", epilog="Example: verticil knowledge show study.toml")
 def show(study: StudyFile, form: FormatOption = Format.text) -> None:
-    """What the study states, in words: a sentence for each rule, as whoever approves it reads them."""
+    """Show what the study states, in words: a sentence for each rule, as whoever approves it reads them."""
     from verticil.shared.documents.record import write
     from verticil.shared.numerics.knowledge.words import EXPLAINED, describe_knowledge
 
@@ -102,13 +107,13 @@ def _read(path: Path) -> Study:
     return study
 
 
-def _given(values: list[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
+def _parse_values(values: list[str]) -> dict[str, str]:
+    values_by_name: dict[str, str] = {}
     for text in values:
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise Misuse("USAGE", f"got '{text[:200]}', expected NAME=VALUE", hint="as in protocol=TCP")
-        if name in given:
+        if name in values_by_name:
             raise Misuse("USAGE", f"'{name}' is given twice, expected one value")
-        given[name] = value
-    return given
+        values_by_name[name] = value
+    return values_by_name

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from verticil.cli import airgap, daemons, service_unit
-from verticil.cli.airgap import answered
+from verticil.cli.airgap import ask_miner
 from verticil.cli.output import Format, FormatOption, emit, put, say
 
 app = typer.Typer(no_args_is_help=True)
@@ -73,14 +73,19 @@ def run(
 
     ports: list[int] = []
 
-    def started(port: int) -> None:
+    def report_port(port: int) -> None:
         ports.append(port)
         if with_parent:  # who started us waits for this line
             emit({"event": "listening", "port": port}, form=Format.json)
 
     daemons.run_until_stopped(
         lambda stop, vitals: run_miner(
-            document, stop=stop, on_start=started, seed_derived=seed_derived, accept_older=accept_older, vitals=vitals
+            document,
+            stop=stop,
+            on_start=report_port,
+            seed_derived=seed_derived,
+            accept_older=accept_older,
+            vitals=vitals,
         ),
         state=document.state_directory,
         with_parent=with_parent,
@@ -98,8 +103,8 @@ def purge(
     from verticil.miner.config import load_miner
     from verticil.miner.scheduler.retention import purge as purge_miner
 
-    found = purge_miner(load_miner(config), dry_run=dry_run)
-    due = sum(item.size for item in found if item.is_due)
+    items = purge_miner(load_miner(config), dry_run=dry_run)
+    due = sum(item.size for item in items if item.is_due)
     payload = {
         "dry_run": dry_run,
         "due_bytes": due,
@@ -113,16 +118,16 @@ def purge(
                 "due": None if item.due is None else item.due.isoformat(),
                 "is_due": item.is_due,
             }
-            for item in found
+            for item in items
         ],
     }
     if emit(payload, form=form):
         return
-    for item in found:
+    for item in items:
         when = "now" if item.is_due or item.due is None else f"on {item.due:%Y-%m-%d}"
         say(f"{item.size:>14,} bytes  {item.what:8} {item.study_id or item.folder.name}  {when}  ({item.why})")
-    done = "would be deleted now" if dry_run else "deleted"
-    put(f"{due:>14,} bytes {done}")
+    outcome = "would be deleted now" if dry_run else "deleted"
+    put(f"{due:>14,} bytes {outcome}")
 
 
 @app.command(
@@ -138,10 +143,10 @@ def close(
     from verticil.miner.airgap.local_control import ControlRequest
     from verticil.shared.federation.airgap.exchange import Closed
 
-    closed = answered(config, ControlRequest(verb="close", study=study, reason=reason), Closed)
-    if not emit(closed, form=form):
+    closure = ask_miner(config, ControlRequest(verb="close", study=study, reason=reason), Closed)
+    if not emit(closure, form=form):
         say(
-            f"closed {closed.submitter}/{closed.study} ({closed.digest[:16]}); the daemon deletes what the miner"
+            f"closed {closure.submitter}/{closure.study} ({closure.digest[:16]}); the daemon deletes what the miner"
             " holds of it, or, where none runs: verticil miner purge"
         )
 
@@ -155,18 +160,18 @@ def show_audit(
     config: _ConfigOption = Path("miner.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """The miner's audit log as it stands in state/audit.jsonl, oldest first."""
+    """Show the miner's audit log as it stands in state/audit.jsonl, oldest first."""
     from verticil.miner.config import load_miner
     from verticil.miner.storage.audit import MinerAudit
     from verticil.shared.federation.audit import AuditLines
 
-    found = tuple(MinerAudit(load_miner(config).state_directory).entries())[-(last or 0) :]
-    if emit(AuditLines(entries=found), form=form):
+    lines = tuple(MinerAudit(load_miner(config).state_directory).entries())[-(last or 0) :]
+    if emit(AuditLines(entries=lines), form=form):
         return
-    for line in found:
+    for line in lines:
         words = [f"{line.text('n'):>4}", line.text("at"), f"{line.text('event'):<16}", line.text("who")]
         say("  ".join([*words, f"[{line.text('detail')}]"]))
-    if not found:
+    if not lines:
         say("nothing is written there")
 
 
@@ -177,17 +182,17 @@ def verify_audit(config: _ConfigOption = Path("miner.toml"), form: FormatOption 
     from verticil.miner.storage.audit import MinerAudit
 
     document = load_miner(config)
-    found = MinerAudit(document.state_directory).verify()
+    result = MinerAudit(document.state_directory).verify()
     facts = {
         "miner": document.name,
-        "lines": found.n_lines,
-        "head": found.head.hex(),
-        "torn_lines": list(found.torn),
-        "unfinished_bytes": found.unfinished_bytes,
+        "lines": result.n_lines,
+        "head": result.head.hex(),
+        "torn_lines": list(result.torn),
+        "unfinished_bytes": result.unfinished_bytes,
     }
     if emit(facts, form=form):
         return
-    put(f"[green]holds[/]: {found.n_lines} lines, head {found.head.hex()}")
+    put(f"[green]holds[/]: {result.n_lines} lines, head {result.head.hex()}")
 
 
 app.add_typer(

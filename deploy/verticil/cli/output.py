@@ -43,12 +43,15 @@ FormatOption = Annotated[
 
 
 def text_console() -> Console:
-    """Where answers for people go. Rich honours NO_COLOR and drops colour where output is not a terminal."""
+    """Return the console where answers for people go.
+
+    Rich honours NO_COLOR and drops colour where output is not a terminal.
+    """
     return _console(sys.stdout.isatty(), stderr=False)
 
 
 def errors_console() -> Console:
-    """Where progress and errors for people go."""
+    """Return the console where progress and errors for people go."""
     return _console(sys.stderr.isatty(), stderr=True)
 
 
@@ -62,8 +65,8 @@ def _console(terminal: bool, *, stderr: bool) -> Console:
 class _Printable:
     """Something to be shown, without any letter that a terminal would obey; Rich's own control codes stay."""
 
-    def __init__(self, shown: RenderableType) -> None:
-        self._shown = shown
+    def __init__(self, content: RenderableType) -> None:
+        self._shown = content
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
         for segment in console.render(self._shown, options):
@@ -75,7 +78,7 @@ class _PrintableHook(RenderHook):
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """Return the same things to show, each printable."""
-        return [_Printable(shown) for shown in renderables]
+        return [_Printable(item) for item in renderables]
 
 
 class PlainTable(Table):
@@ -103,23 +106,23 @@ def say(text: str, *, style: str | None = None) -> None:
     text_console().print(text[: len(text) - len(line)] + printable(line), markup=False, style=style)
 
 
-def put(shown: object, *, style: str | None = None, end: str = "\n") -> None:
+def put(content: object, *, style: str | None = None, end: str = "\n") -> None:
     """Print a table, or our own words with Rich's markup, for people."""
-    text_console().print(shown, style=style, end=end)
+    text_console().print(content, style=style, end=end)
 
 
 def plain_table(
     *headings: str, right: Sequence[str] = (), title: str | None = None, no_wrap: bool = False
 ) -> PlainTable:
-    """A table without lines: columns of text under `headings`, then those of numbers."""
-    shown = PlainTable(box=None, pad_edge=False, title=title, title_justify="left")
+    """Return a table without lines: columns of text under `headings`, then those of numbers."""
+    table = PlainTable(box=None, pad_edge=False, title=title, title_justify="left")
     for position, heading in enumerate((*headings, *right)):
-        shown.add_column(heading, justify="left" if position < len(headings) else "right", no_wrap=no_wrap)
-    return shown
+        table.add_column(heading, justify="left" if position < len(headings) else "right", no_wrap=no_wrap)
+    return table
 
 
 def epsilon_text(value: object) -> str:
-    """An epsilon in two decimals, rounded up (a privacy statement never errs downwards); ∞ without a bound.
+    """Write an epsilon in two decimals, rounded up (a privacy statement never errs downwards); ∞ without a bound.
 
     >>> epsilon_text(36.8904), epsilon_text(3.0), epsilon_text(float("inf")), epsilon_text(None)
     ('36.90', '3.00', '∞', '∞')
@@ -130,7 +133,7 @@ def epsilon_text(value: object) -> str:
 
 
 def rounded_up(value: float) -> str:
-    """A small number that is an upper bound, with three digits.
+    """Write a small number that is an upper bound, with three digits.
 
     >>> rounded_up(3 * 1e-9), rounded_up(2.5151e-7), rounded_up(1.0)
     ('3e-09', '2.52e-07', '1')
@@ -141,25 +144,25 @@ def rounded_up(value: float) -> str:
 
 @contextmanager
 def progress(console: Console) -> Generator[Callable[[str], None]]:
-    """What is being done: one line that is renewed where somebody watches, a line for each step in a file."""
+    """Show what is being done: one line that is renewed where somebody watches, a line for each step in a file."""
     if not console.is_terminal:
         yield lambda text: console.print(text, markup=False, style="dim")
         return
     from rich import progress as bars
 
     columns = (bars.SpinnerColumn(), bars.TimeElapsedColumn(), bars.TextColumn("{task.description}", markup=False))
-    with bars.Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task("")
-        yield lambda text: shown.update(task, description=text)
+    with bars.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("")
+        yield lambda text: bar.update(task, description=text)
 
 
 @contextmanager
 def telling(form: Format) -> Generator[Tell]:
-    """How far a step is, on standard error: a sentence for people, with ``--format json`` an event in a line of its own."""
+    """Tell how far a step is, on standard error: a sentence for people, with ``--format json`` an event in a line of its own."""
     if form is Format.json:
 
-        def tell(told: Progress) -> None:
-            sys.stderr.write(json.dumps(told.document()) + "\n")
+        def tell(message: Progress) -> None:
+            sys.stderr.write(json.dumps(message.document()) + "\n")
             sys.stderr.flush()
 
         yield tell
@@ -169,7 +172,7 @@ def telling(form: Format) -> Generator[Tell]:
 
 
 def emit(answer: object, *, form: Format) -> bool:
-    """With ``--format json`` print a view model or a mapping and return True; otherwise False, and the caller prints its text."""
+    """Print a view model or a mapping with ``--format json`` and return True; else return False: the caller prints its text."""
     if form is not Format.json:
         return False
     sys.stdout.write(_json_text(document(answer)) + "\n")

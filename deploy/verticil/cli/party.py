@@ -33,7 +33,7 @@ def limits(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """What a study may ask of this site, as its policy says. Names nothing that is denied, and nothing of the tables."""
+    """Show what a study may ask of this site, as its policy says. Names nothing that is denied, and nothing of the tables."""
 
     from verticil.party.operator import limits as of_policy
     from verticil.pki.files import write_new
@@ -41,12 +41,12 @@ def limits(
     from verticil.shared.federation.identity.pki import utc_now
 
     settings = site_of(config)
-    found = of_policy.limits_of(settings)
+    view = of_policy.limits_of(settings)
     if publish is not None:
         write_new(publish, of_policy.publish(settings, utc_now()))
-    if emit(document(found) | {"file": str(publish) if publish else None}, form=form):
+    if emit(document(view) | {"file": str(publish) if publish else None}, form=form):
         return
-    for name, value in found.limits.items():
+    for name, value in view.limits.items():
         words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         if isinstance(value, Mapping):
             words = "; ".join(f"{account}: {_limits_words(most)}" for account, most in value.items())
@@ -57,7 +57,7 @@ def limits(
 
 
 def _limits_words(limits: Json) -> str:
-    """The limits of one account, or one of masked studies."""
+    """Write the limits of one account, or one of masked studies."""
     if isinstance(limits, Mapping):
         return ", ".join(f"{what} {'none' if most is None else most}" for what, most in limits.items())
     return (", ".join(map(str, limits)) or "nobody") if isinstance(limits, list | tuple) else str(limits)
@@ -67,15 +67,15 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
     """Everything that was ever sent, what it cost, and what each data set may still spend."""
     from verticil.party.operator.reports import ledger as read_ledger
 
-    found = read_ledger(site_of(config))
-    if emit(found, form=form):
+    view = read_ledger(site_of(config))
+    if emit(view, form=form):
         return
-    for digest, figures in (found.four_figures or {}).items():
+    for digest, figures in (view.four_figures or {}).items():
         put(f"[bold]masked tables of {digest[:16]}[/]")
         party_text.print_figures(figures, indent="  ")
-    shown = plain_table("first sent", "study", "columns", "to", right=("epsilon", "charged", "bytes", "attempts"))
-    for row in found.rows:
-        shown.add_row(
+    table = plain_table("first sent", "study", "columns", "to", right=("epsilon", "charged", "bytes", "attempts"))
+    for row in view.rows:
+        table.add_row(
             row.first_at,
             row.study,
             ", ".join(row.columns),
@@ -85,27 +85,27 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             f"{row.bytes:,}",
             str(row.attempts),
         )
-    put(shown if found.rows else "nothing was ever sent")
-    for row in found.rows:
+    put(table if view.rows else "nothing was ever sent")
+    for row in view.rows:
         if row.noise is not None:
             columns = ", ".join(row.columns)
             say(f"{row.study}: of {columns}, to '{row.recipient}': {row.noise.words}")
-    for row in found.rows:
+    for row in view.rows:
         if row.deleted_at is not None:
             columns = ", ".join(row.columns)
             say(f"{row.study}: '{row.recipient}' signed that it deleted {columns} at {row.deleted_at}")
-    for item in found.datasets:
+    for item in view.datasets:
         _print_budget(item)
 
 
 def _print_budget(item: BudgetView) -> None:
-    """What was spent, is kept and is left of a data set's lifetime budget, on each account."""
+    """Print what was spent, is kept and is left of a data set's lifetime budget, on each account."""
     from verticil.party.operator import accounts
 
     whose = f"data set {item.dataset}"
     if accounts.one_for_all(item.accounts):
-        spent, limit = epsilon_text(item.epsilon_spent), epsilon_text(item.epsilon_lifetime_limit)
-        put(f"{whose}: epsilon {spent} of {limit} per person spent, {_at_least(item.epsilon_remaining)} left")
+        amount, limit = epsilon_text(item.epsilon_spent), epsilon_text(item.epsilon_lifetime_limit)
+        put(f"{whose}: epsilon {amount} of {limit} per person spent, {_at_least(item.epsilon_remaining)} left")
         if item.epsilon_kept:
             put(f"{whose}: epsilon {epsilon_text(item.epsilon_kept)} of that is kept for studies under way")
         if item.delta_spent:
@@ -125,20 +125,20 @@ def show_audit(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """The audit log as it stands in state/audit.jsonl, oldest first."""
+    """Show the audit log as it stands in state/audit.jsonl, oldest first."""
     from verticil.party.operator.reports import audit_entries
 
-    found = audit_entries(site_of(config), study=study, last=last)
-    if emit(found, form=form):
+    view = audit_entries(site_of(config), study=study, last=last)
+    if emit(view, form=form):
         return
-    for line in found.entries:
+    for line in view.entries:
         say(_line_text(line))
-    if not found.entries:
+    if not view.entries:
         say("nothing is written there")
 
 
 def _at_least(epsilon: float) -> str:
-    """What may still be spent, in two decimals, rounded down.
+    """Write what may still be spent, in two decimals, rounded down.
 
     >>> _at_least(28.1099), _at_least(math.inf)
     ('28.10', '∞')
@@ -147,20 +147,20 @@ def _at_least(epsilon: float) -> str:
 
 
 def _line_text(line: AuditLine) -> str:
-    said = line.said
+    entry = line.said
     parts = [f"{line.text('n'):>4}", line.text("at"), f"{line.text('event'):<16}", line.text("who")]
-    if "study_id" in said:
+    if "study_id" in entry:
         parts.append(f"{line.text('study_id')} ({line.text('study')[:12]})")
-    if "columns" in said:
+    if "columns" in entry:
         parts.append(line.columns)
-    parts += [f"{word} {epsilon_text(line.number(word))}" for word in ("epsilon", "charged") if word in said]
+    parts += [f"{word} {epsilon_text(line.number(word))}" for word in ("epsilon", "charged") if word in entry]
     if (size := line.number("bytes")) is not None:
         parts.append(f"{size:,} bytes")
-    if "peer_event" in said:
+    if "peer_event" in entry:
         parts.append(f"signed {line.text('peer_event')[:12]}")
-    if "recipient" in said:
+    if "recipient" in entry:
         parts.append(f"to {line.text('recipient')}")
-    if "detail" in said:
+    if "detail" in entry:
         parts.append(f"[{line.text('detail')}]")
     return "  ".join(parts)
 
@@ -169,13 +169,13 @@ def verify_audit(config: ConfigOption = Path("party.toml"), form: FormatOption =
     """Check every line of the audit log, its order and its end. Exit 6 names the line that does not hold."""
     from verticil.party.operator.reports import verify_audit as verify_log
 
-    found = verify_log(site_of(config))
-    if emit(found, form=form):
+    result = verify_log(site_of(config))
+    if emit(result, form=form):
         return
-    put(f"[green]holds[/]: {found.lines} lines, head {found.head}")
-    for line in found.torn_lines:
+    put(f"[green]holds[/]: {result.lines} lines, head {result.head}")
+    for line in result.torn_lines:
         put(f"line {line} tells of an unfinished line before it, from a process that was killed")
-    if found.unfinished_bytes:
+    if result.unfinished_bytes:
         say("an unfinished line stands at the end, from a process that was killed; the next event cuts it off")
     say("note the head somewhere else: nobody can then write another history, not even at this machine")
 
@@ -184,7 +184,7 @@ def verify_audit(config: ConfigOption = Path("party.toml"), form: FormatOption =
 
 
 def pinned_keys(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
-    """The sealing keys that federation.toml pins, in words to be compared by telephone, and which of them were confirmed here."""
+    """Show the sealing keys that federation.toml pins, in words to compare by telephone, and which were confirmed here."""
     from verticil.party.operator.keys import keys
 
     _print_keys(keys(site_of(config)), form)
@@ -202,13 +202,13 @@ def confirm_key(
     _print_keys(confirm(config, name, " ".join(words)), form)
 
 
-def _print_keys(found: PinnedKeys, form: Format) -> None:
-    if emit(found, form=form):
+def _print_keys(view: PinnedKeys, form: Format) -> None:
+    if emit(view, form=form):
         return
-    shown = plain_table("whose", "words of the pinned key", "here")
-    for key in found.keys:
-        shown.add_row(key.name, key.words, "read it to the others" if key.standing == "own" else key.standing)
-    put(shown if found.keys else "federation.toml pins no sealing key")
+    table = plain_table("whose", "words of the pinned key", "here")
+    for key in view.keys:
+        table.add_row(key.name, key.words, "read it to the others" if key.standing == "own" else key.standing)
+    put(table if view.keys else "federation.toml pins no sealing key")
 
 
 # ---- approvers
@@ -221,10 +221,10 @@ def make_approver(
     """Make an approver's key pair. The file stays with the person; the public line goes into party.toml."""
     from verticil.party.operator.approvers import make_key
 
-    made = make_key(key)
-    if not emit(made, form=form):
-        say(f"made {key}; public key {made.public_key}")
-        put(f"the site's operator adds it: verticil party approver add NAME --public-key {made.public_key}")
+    new_key = make_key(key)
+    if not emit(new_key, form=form):
+        say(f"made {key}; public key {new_key.public_key}")
+        put(f"the site's operator adds it: verticil party approver add NAME --public-key {new_key.public_key}")
 
 
 def add_approver(
@@ -240,12 +240,12 @@ def add_approver(
     """Name an approver in party.toml, with a key of their own; makes the key where there is none yet."""
     from verticil.party.operator.approvers import add_approver as add_to_site
 
-    added = add_to_site(config, name, key=key, public_key=public_key)
-    if emit(added, form=form):
+    result = add_to_site(config, name, key=key, public_key=public_key)
+    if emit(result, form=form):
         return
-    if added.made:
-        say(f"made {added.key}: it is {name}'s alone, and whoever has it can approve in their name")
-    say(f"{config}: approvers {', '.join(added.approvers)}; {added.approvers_needed} needed")
+    if result.made:
+        say(f"made {result.key}: it is {name}'s alone, and whoever has it can approve in their name")
+    say(f"{config}: approvers {', '.join(result.approvers)}; {result.approvers_needed} needed")
     say("a running daemon knows them at once")
 
 
@@ -255,26 +255,26 @@ def remove_approver(
     """Take an approver out of party.toml: their votes count no more, also for studies under way. Their key's file stays."""
     from verticil.party.operator.approvers import remove_approver as remove_from_site
 
-    left = remove_from_site(config, name)
-    if emit(left, form=form):
+    remaining = remove_from_site(config, name)
+    if emit(remaining, form=form):
         return
-    say(f"{config}: approvers {', '.join(left.approvers)}; {left.approvers_needed} needed")
-    if not left.enough:
+    say(f"{config}: approvers {', '.join(remaining.approvers)}; {remaining.approvers_needed} needed")
+    if not remaining.enough:
         say("these are too few: nothing can be approved until there are more", style="yellow")
 
 
 def list_approvers(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
-    """Who may approve here, and with which key."""
+    """List who may approve here, and with which key."""
     from verticil.party.operator.approvers import approvers
 
-    found = approvers(site_of(config))
-    if emit(found, form=form):
+    view = approvers(site_of(config))
+    if emit(view, form=form):
         return
-    if not found.approvers:
+    if not view.approvers:
         say("nobody is named: whoever may run the command here approves for the site")
-    for row in found.approvers:
+    for row in view.approvers:
         say(f"{row.name}  {row.public_key or 'no key: cannot approve'}")
-    put(f"{found.approvers_needed} needed")
+    put(f"{view.approvers_needed} needed")
 
 
 # ---- all commands, in the order of the help

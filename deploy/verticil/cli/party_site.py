@@ -36,7 +36,7 @@ def approver_name(name: str | None) -> str:
 
 
 def site_of(config: Path) -> PartyConfig:
-    """What party.toml says."""
+    """Return what party.toml says."""
     from verticil.party.config import load_party
 
     return load_party(config)
@@ -83,7 +83,7 @@ def init(
     def relative(path: Path) -> str:
         return os.path.relpath(path.resolve(), folder.resolve())
 
-    kept = (folder / "party.toml").exists()
+    exists = (folder / "party.toml").exists()
     path = init_party(
         folder,
         name=name,
@@ -100,7 +100,7 @@ def init(
     }
     if emit(payload, form=form):
         return
-    put(f"{'kept' if kept else 'wrote'} {path}; read it: its policy decides what may leave")
+    put(f"{'kept' if exists else 'wrote'} {path}; read it: its policy decides what may leave")
     put(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
     say("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
 
@@ -129,12 +129,17 @@ def run(
     document = site_of(config)
     daemons.require_private_keys(document.key, document.signing_key)
 
-    def started(port: int) -> None:
+    def report_port(port: int) -> None:
         emit({"party": document.name, "port": port}, form=form)
 
     daemons.run_until_stopped(
         lambda stop, vitals: run_party(
-            document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop, vitals=vitals
+            document,
+            started=report_port,
+            seed_derived=seed_derived,
+            accept_older=accept_older,
+            stop=stop,
+            vitals=vitals,
         ),
         state=document.state_directory,
         with_parent=with_parent,
@@ -168,101 +173,101 @@ def check(
             "USAGE", "STUDY and --study: expected one of the two", hint="STUDY is one that is asked of this party"
         )
     document = site_of(config)
-    resolved = read_study(study) if study is not None else None if asked is None else asked_study(document, asked)
-    found = check_party(document, resolved, counts=not no_counts)
-    if not emit(found, form=form):
-        _print_check(found)
-    if found.faults:
-        raise typer.Exit(found.faults[0].exit_code)
+    study_document = read_study(study) if study is not None else None if asked is None else asked_study(document, asked)
+    view = check_party(document, study_document, counts=not no_counts)
+    if not emit(view, form=form):
+        _print_check(view)
+    if view.faults:
+        raise typer.Exit(view.faults[0].exit_code)
 
 
-def _print_check(found: Readiness) -> None:
-    put(f"[bold]{found.party}[/]", end="")
-    if found.certificate_valid_until is not None:
-        put(f"  certificate valid until {found.certificate_valid_until}", end="")
-    put(f"  linkage key check word {found.linkage_key_check}" if found.linkage_key_check is not None else "")
-    if found.questions is not None:
-        party_text.print_questions(found.questions)
-    if found.counts_tell is not None:
-        say(found.counts_tell, style="yellow")
-    for table in found.tables:
+def _print_check(view: Readiness) -> None:
+    put(f"[bold]{view.party}[/]", end="")
+    if view.certificate_valid_until is not None:
+        put(f"  certificate valid until {view.certificate_valid_until}", end="")
+    put(f"  linkage key check word {view.linkage_key_check}" if view.linkage_key_check is not None else "")
+    if view.questions is not None:
+        party_text.print_questions(view.questions)
+    if view.counts_tell is not None:
+        say(view.counts_tell, style="yellow")
+    for table in view.tables:
         party_text.print_table(table)
-    for warning in found.warnings:
+    for warning in view.warnings:
         put(f"[yellow]{warning.code}[/] ", end="")
         say(warning.message)
         say(f"        {warning.hint}", style="dim")
-    if (study := found.study) is not None:
+    if (study := view.study) is not None:
         party_text.print_figures(study.four_figures)
         party_text.print_columns(study.columns)
-        charged, whose = epsilon_text(study.epsilon_charged_now), "the floor" if study.four_figures else "epsilon"
-        put(f"{whose} per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
+        charge_text, whose = epsilon_text(study.epsilon_charged_now), "the floor" if study.four_figures else "epsilon"
+        put(f"{whose} per person {epsilon_text(study.epsilon)}, of which {charge_text} would be charged now")
         party_text.print_share(study.share)
         party_text.print_cost(study.cost)
         party_text.print_stated(study.stated)
         party_text.print_alignment(study.alignment)
-    for fault in found.faults:
+    for fault in view.faults:
         put(f"[red]{fault.code}[/] ", end="")
         say(fault.message)
         if fault.hint:
             say(f"        {fault.hint}", style="dim")
-    if found.ok:
+    if view.ok:
         put("[green]ready[/]")
 
 
 def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
-    """What is asked of this party, where each study stands, what was spent. Reads no table."""
+    """Show what is asked of this party, where each study stands, what was spent. Reads no table."""
     from verticil.party.operator.commands import status as party_status
 
-    found = party_status(site_of(config))
-    if emit(found, form=form):
+    view = party_status(site_of(config))
+    if emit(view, form=form):
         return
-    _print_condition(found)
-    if not found.studies:
+    _print_condition(view)
+    if not view.studies:
         say("nothing is asked of this party")
-    for study in found.studies:
+    for study in view.studies:
         _print_study(study)
 
 
-def _print_condition(found: Status) -> None:
-    """How the node itself is: daemon, certificate, disk, budget."""
+def _print_condition(view: Status) -> None:
+    """Print how the node itself is: daemon, certificate, disk, budget."""
     from verticil.party.operator import accounts
 
-    daemon = found.daemon
+    daemon = view.daemon
     alive = "running" if daemon.running else "not running"
     link = f", {daemon.link}" if daemon.connected else f", not connected {daemon.problem}".rstrip()
-    if found.carried is not None and not daemon.running:
-        put(f"[bold]{found.party}[/]  {_carried_words(found.carried)}")
+    if view.carried is not None and not daemon.running:
+        put(f"[bold]{view.party}[/]  {_carried_words(view.carried)}")
     else:
-        put(f"[bold]{found.party}[/]  daemon {alive}{link}")
-    certificate = found.certificate
+        put(f"[bold]{view.party}[/]  daemon {alive}{link}")
+    certificate = view.certificate
     if certificate is not None and certificate.warning is not None:
         say(f"the certificate {certificate.words}: {certificate.command}", style="yellow")
-    free = found.disk_free_bytes
+    free = view.disk_free_bytes
     if free < _LITTLE_ROOM_BYTES:
         say(
             f"the disk of the state directory is full ({free >> 10} KiB left): the daemon waits for room, and cannot write"
             " down what it does, so what is shown here may be old",
             style="red",
         )
-    for row in found.ledger:
+    for row in view.ledger:
         lines = accounts.spent_lines(row)
         if accounts.one_for_all(row.accounts):
             limit, lines = epsilon_text(row.epsilon_lifetime_limit), accounts.same_words(row.accounts)
             put(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
         for line in (*lines, *(row.people or ()), *filter(None, (row.peers,))):
             say(f"data set {row.dataset}: {line}")
-    if found.common_sets.used:
-        say(f"sets of common people: {found.common_sets.used} of {found.common_sets.most} places are taken")
-    for warning in found.warnings:
+    if view.common_sets.used:
+        say(f"sets of common people: {view.common_sets.used} of {view.common_sets.most} places are taken")
+    for warning in view.warnings:
         say(f"warning: {warning}", style="yellow")
 
 
-def _carried_words(carried: Crossing) -> str:
-    """What stands in place of the daemon where files are carried: none runs there, and none should."""
-    imported, exported = (
-        "none" if number is None else f"bundle {number}" for number in (carried.imported, carried.exported)
+def _carried_words(crossing: Crossing) -> str:
+    """Say what stands in place of the daemon where files are carried: none runs there, and none should."""
+    last_import, last_export = (
+        "none" if number is None else f"bundle {number}" for number in (crossing.imported, crossing.exported)
     )
-    return f"its files are carried, no daemon runs: last imported {imported}, last exported {exported}, {carried.at}"
+    return f"its files are carried, no daemon runs: last imported {last_import}, last exported {last_export}, {crossing.at}"
 
 
 def _print_study(study: StudyStatus) -> None:
@@ -291,8 +296,8 @@ def _print_study(study: StudyStatus) -> None:
     elif study.approved or not (study.stage or WAITS).startswith(WAITS):
         progress = f" {study.percent} %" if study.percent else ""
         since = f" (since {study.since})" if study.since else ""
-        approved = "approved; " if study.approved and not study.revoked else ""
-        say(f"{approved}{study.stage}{progress}{since}")
+        prefix = "approved; " if study.approved and not study.revoked else ""
+        say(f"{prefix}{study.stage}{progress}{since}")
     elif study.stage or study.state == "awaiting_approval":
         if study.stage.startswith(WAITS_AGAIN):
             say(study.stage)
@@ -344,8 +349,8 @@ def _passphrase(file: Path | None, *, twice: bool) -> str:
     if file is None:
         return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=twice, err=True))
     try:
-        with file.open("rb") as opened:
-            lines = opened.read(_PASSPHRASE_BYTES).decode("utf-8").splitlines()
+        with file.open("rb") as stream:
+            lines = stream.read(_PASSPHRASE_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         raise Misuse("FILE_MISSING", f"{file}: cannot be read", hint="its first line is the passphrase") from None
     return lines[0] if lines else ""
@@ -360,11 +365,11 @@ def backup(
     """Secret, keys, ledger, audit log and configuration in one encrypted file. The daemon may run. The tables are not in it."""
     from verticil.party.operator.backup import backup as make
 
-    made = make(site_of(config), out, _passphrase(passphrase_file, twice=True))
-    if emit(made, form=form):
+    result = make(site_of(config), out, _passphrase(passphrase_file, twice=True))
+    if emit(result, form=form):
         return
-    put(f"wrote {made.backup}: {made.files} files, {made.bytes:,} bytes, {made.ledger_rows} ledger rows")
-    put(f"audit head {made.audit_head or '(nothing is written there)'}: note it where the backup is not")
+    put(f"wrote {result.backup}: {result.files} files, {result.bytes:,} bytes, {result.ledger_rows} ledger rows")
+    put(f"audit head {result.audit_head or '(nothing is written there)'}: note it where the backup is not")
 
 
 def restore(
@@ -382,16 +387,16 @@ def restore(
     """Make a site's folder again. What was sent since the backup its ledger does not know: the daemon asks the miner."""
     from verticil.party.operator.backup import restore as make
 
-    made = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
-    if emit(made, form=form):
+    result = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
+    if emit(result, form=form):
         return
-    put(f"restored {made.files} files to {made.folder}; ledger rows: {made.ledger_rows}")
-    for origin, path in made.elsewhere.items():
-        say(f"{origin} is now {made.folder}/{path}: move it to where party.toml names it")
-    if made.problem:
-        put(f"[yellow]look here first[/]: {made.problem}")
-    if made.between_peers:
-        say(made.between_peers, style="yellow")
+    put(f"restored {result.files} files to {result.folder}; ledger rows: {result.ledger_rows}")
+    for origin, path in result.elsewhere.items():
+        say(f"{origin} is now {result.folder}/{path}: move it to where party.toml names it")
+    if result.problem:
+        put(f"[yellow]look here first[/]: {result.problem}")
+    if result.between_peers:
+        say(result.between_peers, style="yellow")
     say("stop the old node for good before you start this one: two of them keep two ledgers")
 
 
@@ -409,9 +414,9 @@ def purge(
     """Delete what ended studies have left behind: spooled columns, copies, what peers sent. Never the ledger or the audit log."""
     from verticil.party.operator.purging import purge as delete
 
-    purged = delete(site_of(config), study, older_than_days=older_than, dry_run=dry_run)
-    if emit(purged, form=form):
+    result = delete(site_of(config), study, older_than_days=older_than, dry_run=dry_run)
+    if emit(result, form=form):
         return
-    for item in purged.studies:
+    for item in result.studies:
         put(f"{item.study} ({item.digest[:12]})  {item.bytes:,} bytes")
-    say(f"{'would delete' if dry_run else 'deleted'} {purged.bytes:,} bytes")
+    say(f"{'would delete' if dry_run else 'deleted'} {result.bytes:,} bytes")

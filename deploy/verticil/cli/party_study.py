@@ -33,20 +33,20 @@ class Against(StrEnum):
 
 
 def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
-    """The studies that wait for somebody here: for an approval, or for a countersignature of the release."""
+    """List the studies that wait for somebody here: for an approval, or for a countersignature of the release."""
     from verticil.party.operator.pending_studies import inbox as party_inbox
 
-    found = party_inbox(site_of(config))
-    if emit(found, form=form):
+    view = party_inbox(site_of(config))
+    if emit(view, form=form):
         return
-    if not found.waiting:
-        put(f"[bold]{found.party}[/]  nothing waits for you")
-    for warning in found.common_sets.warnings:
+    if not view.waiting:
+        put(f"[bold]{view.party}[/]  nothing waits for you")
+    for warning in view.common_sets.warnings:
         say(f"warning: {warning}", style="yellow")
-    if len(found.waiting) > _IN_FULL:
-        _list_waiting(found.waiting)
+    if len(view.waiting) > _IN_FULL:
+        _list_waiting(view.waiting)
         return
-    for study in found.waiting:
+    for study in view.waiting:
         put(f"[bold]{study.study}[/]  {study.digest[:16]}  waits for your {study.waits_for}")
         party_text.print_submitter(study, indent="  ")
         if (terms := study.terms) is not None:
@@ -67,11 +67,11 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
 
 def _list_waiting(waiting: Sequence[PendingStudy]) -> None:
     """Print one line for each of many studies."""
-    shown = plain_table("digest", "study", "waits for your", "until", "against it", no_wrap=True)
+    table = plain_table("digest", "study", "waits for your", "until", "against it", no_wrap=True)
     for study in waiting:
         until = "" if study.terms is None else study.terms.expires
-        shown.add_row(study.digest[:16], study.study, study.waits_for, until, str(len(study.objections) or ""))
-    put(shown)
+        table.add_row(study.digest[:16], study.study, study.waits_for, until, str(len(study.objections) or ""))
+    put(table)
     say(f"{len(waiting)} studies; next: verticil party show DIGEST, or verticil party countersign DIGEST --look")
 
 
@@ -83,25 +83,25 @@ def show(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """A study in words: what happens to each column, what can be learned from it, who gets it, what it costs. Reads no table."""
+    """Show a study in words: what happens to each column, what can be learned, who gets it, what it costs. Reads no table."""
     from verticil.party.operator.pending_studies import show as party_show
 
-    found = party_show(site_of(config), study, diff=diff is not None)
-    if emit(found, form=form):
+    view = party_show(site_of(config), study, diff=diff is not None)
+    if emit(view, form=form):
         return
-    put(f"[bold]{found.study}[/]  {found.digest}")
-    party_text.print_submitter(found)
-    say(f"{found.title}: {found.purpose}")
+    put(f"[bold]{view.study}[/]  {view.digest}")
+    party_text.print_submitter(view)
+    say(f"{view.title}: {view.purpose}")
     say(
-        f"model {found.model}; parties {', '.join(found.parties)}; until {found.expires};"
-        f" linked by {found.alignment['mode']}, at least {found.minimum_common_records:,} people in common"
+        f"model {view.model}; parties {', '.join(view.parties)}; until {view.expires};"
+        f" linked by {view.alignment['mode']}, at least {view.minimum_common_records:,} people in common"
     )
-    party_text.print_figures(found.four_figures, found.membership_words)
-    if found.questions is not None:
-        party_text.print_questions(found.questions)
-    party_text.print_stated(found.stated)
-    party_text.print_origins(found.origins)
-    for column in found.columns:
+    party_text.print_figures(view.four_figures, view.membership_words)
+    if view.questions is not None:
+        party_text.print_questions(view.questions)
+    party_text.print_stated(view.stated)
+    party_text.print_origins(view.origins)
+    for column in view.columns:
         to = ", ".join(column.recipients) or "nobody, it stays here"
         put(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")
         local = ", ".join(column.sources)
@@ -110,34 +110,34 @@ def show(
         say(f" (local {local}) {goes}; epsilon {epsilon_text(column.epsilon)}")
         for sentence in column.words:
             say(f"  {sentence}")
-    say(f"\n{found.total_words}")
-    for sentence in (*([found.share_words] if found.share_words else ()), *found.quorum_words):
+    say(f"\n{view.total_words}")
+    for sentence in (*([view.share_words] if view.share_words else ()), *view.quorum_words):
         say(sentence)
-    for event in found.further_events or ():
+    for event in view.further_events or ():
         of, to = ", ".join(event.columns), ", ".join(event.recipients)
         say(f"besides, of {of}, to {to}: {event.words}")
-    party_text.print_alignment(found.alignment)
-    party_text.print_cost(found.cost)
-    if found.comparison is not None:
-        _print_changes(found.comparison)
-    for objection in found.objections:
+    party_text.print_alignment(view.alignment)
+    party_text.print_cost(view.cost)
+    if view.comparison is not None:
+        _print_changes(view.comparison)
+    for objection in view.objections:
         say(f"against it: {objection}", style="red")
-    if (ruled := found.by_rule) is not None:
-        if ruled.rule is not None:
-            say(f"rule '{ruled.rule}' covers it")
-        for why in ruled.why:
+    if (ruling := view.by_rule) is not None:
+        if ruling.rule is not None:
+            say(f"rule '{ruling.rule}' covers it")
+        for why in ruling.why:
             say(f"no rule approves it: {why}")
-    if found.waits_for == "approval":
-        say(f"\n{found.counts_tell}")
+    if view.waits_for == "approval":
+        say(f"\n{view.counts_tell}")
 
 
-def _print_changes(found: Comparison) -> None:
-    if found.compared_with is None:
+def _print_changes(comparison: Comparison) -> None:
+    if comparison.compared_with is None:
         say("\nno earlier study of this id was seen here")
         return
-    which = "approved here" if found.compared_with_approved else "seen here, and not approved"
-    say(f"\nsince {found.compared_with[:16]}, {which}:")
-    for line in found.changes:
+    which = "approved here" if comparison.compared_with_approved else "seen here, and not approved"
+    say(f"\nsince {comparison.compared_with[:16]}, {which}:")
+    for line in comparison.changes:
         say(f"  {line}")
 
 
@@ -150,18 +150,18 @@ def preview(
     """Write what would leave: the randomized codes of all local rows, and raw against randomized frequencies. Sends nothing."""
     from verticil.party.operator.check import preview as party_preview
 
-    found = party_preview(site_of(config), study, out)
-    if emit(found, form=form):
+    view = party_preview(site_of(config), study, out)
+    if emit(view, form=form):
         return
-    shown = plain_table("column", "category", right=("raw", "randomized"))
-    for column in found.columns:
+    table = plain_table("column", "category", right=("raw", "randomized"))
+    for column in view.columns:
         name = " & ".join(column.variables)
         for row in column.frequencies:
-            raw, released = 100 * row.raw_share, 100 * row.randomized_share
-            shown.add_row(name, row.category, f"{raw:.1f} %", f"{released:.1f} %")
+            raw, randomized = 100 * row.raw_share, 100 * row.randomized_share
+            table.add_row(name, row.category, f"{raw:.1f} %", f"{randomized:.1f} %")
             name = ""
-    put(shown)
-    put(f"{found.records:,} records; of these only those that all parties have in common would be sent. Wrote {out}.")
+    put(table)
+    put(f"{view.records:,} records; of these only those that all parties have in common would be sent. Wrote {out}.")
     say(
         "nothing left this site, so nothing was charged; keep the folder here: its codes are a release, its table is raw"
     )
@@ -177,28 +177,28 @@ def approve(
     """Approve a study as it stands now: its matrices, recipients, expiry and this table. Any change voids the approval."""
     from verticil.party.operator.commands import approve as approve_study
 
-    found = approve_study(site_of(config), study, approver_name(approver), key=key)
-    if emit(found, form=form):
+    view = approve_study(site_of(config), study, approver_name(approver), key=key)
+    if emit(view, form=form):
         return
-    party_text.print_figures(found.four_figures)
-    party_text.print_columns(found.columns)
-    put(f"{found.records:,} records; at least {found.minimum_common_records:,} in common; until {found.expires}")
-    charged = epsilon_text(found.epsilon_charged_now)
-    whose = "the floor" if found.four_figures else "epsilon"
-    put(f"{whose} per person {epsilon_text(found.epsilon)}, of which {charged} is charged now")
-    party_text.print_share(found.share)
-    party_text.print_stated(found.stated)
-    party_text.print_alignment(found.alignment)
-    for line in found.changed:
+    party_text.print_figures(view.four_figures)
+    party_text.print_columns(view.columns)
+    put(f"{view.records:,} records; at least {view.minimum_common_records:,} in common; until {view.expires}")
+    charge_text = epsilon_text(view.epsilon_charged_now)
+    whose = "the floor" if view.four_figures else "epsilon"
+    put(f"{whose} per person {epsilon_text(view.epsilon)}, of which {charge_text} is charged now")
+    party_text.print_share(view.share)
+    party_text.print_stated(view.stated)
+    party_text.print_alignment(view.alignment)
+    for line in view.changed:
         say(f"changed since the last vote: {line}", style="yellow")
-    if found.void:
-        gone = ", ".join(found.void)
-        say(f"void, they were for something else: the votes of {gone}", style="yellow")
-    if found.approved:
-        put(f"[green]approved[/] {found.study} ({found.digest[:16]})")
+    if view.void:
+        void_votes = ", ".join(view.void)
+        say(f"void, they were for something else: the votes of {void_votes}", style="yellow")
+    if view.approved:
+        put(f"[green]approved[/] {view.study} ({view.digest[:16]})")
     else:
-        count = f"{len(found.approvers)} of {found.approvers_needed}"
-        put(f"{count} approvals for {found.study}; nothing is sent before all")
+        count = f"{len(view.approvers)} of {view.approvers_needed}"
+        put(f"{count} approvals for {view.study}; nothing is sent before all")
 
 
 def deny(
@@ -211,9 +211,9 @@ def deny(
     """Deny a study, for good. Nothing leaves from then on."""
     from verticil.party.operator.commands import deny as deny_study
 
-    denied = deny_study(site_of(config), study, approver_name(approver), reason)
-    if not emit(denied, form=form):
-        put(f"denied {denied.study} ({denied.digest[:16]})")
+    denial = deny_study(site_of(config), study, approver_name(approver), reason)
+    if not emit(denial, form=form):
+        put(f"denied {denial.study} ({denial.digest[:16]})")
 
 
 def countersign(
@@ -234,20 +234,20 @@ def countersign(
     if refuse is not None and look:
         raise Misuse("USAGE", "--look and --refuse: expected one of the two")
     if refuse is not None:
-        denied = commands.deny(document, study, approver_name(approver), refuse)
-        if not emit(denied, form=form):
-            put(f"refused {denied.study} ({denied.digest[:16]}): it is not published")
+        denial = commands.deny(document, study, approver_name(approver), refuse)
+        if not emit(denial, form=form):
+            put(f"refused {denial.study} ({denial.digest[:16]}): it is not published")
         return
     who = approver_name(approver)
-    found = commands.look(document, study) if look else commands.countersign(document, study, who, key=key)
-    if emit(found, form=form):
+    view = commands.look(document, study) if look else commands.countersign(document, study, who, key=key)
+    if emit(view, form=form):
         return
-    put(f"the release holds: {found.common_records:,} people in common, signed by {found.publisher}")
-    say(f"report: {found.report}")
-    if found.countersigned:
-        put(f"[green]countersigned[/] {found.study}, manifest {found.manifest_sha256[:16]}")
+    put(f"the release holds: {view.common_records:,} people in common, signed by {view.publisher}")
+    say(f"report: {view.report}")
+    if view.countersigned:
+        put(f"[green]countersigned[/] {view.study}, manifest {view.manifest_sha256[:16]}")
     else:
-        put(f"read it; next: verticil party countersign {found.study} --as NAME, or --refuse REASON")
+        put(f"read it; next: verticil party countersign {view.study} --as NAME, or --refuse REASON")
 
 
 def load(
@@ -258,16 +258,16 @@ def load(
     """Load a study between peers (model = "peer"): no miner tells of it, every party's operator loads the same file."""
     from verticil.party.operator.peer_commands import load_study
 
-    loaded = load_study(site_of(config), study)
-    if emit(loaded, form=form):
+    result = load_study(site_of(config), study)
+    if emit(result, form=form):
         return
-    known = "loaded" if loaded.new else "was loaded before:"
-    put(f"{known} {loaded.study}, digest {loaded.digest}")
-    if loaded.state == "published":
-        put(f"it is published; next: verticil party release {loaded.study} --config {config}")
+    words = "loaded" if result.new else "was loaded before:"
+    put(f"{words} {result.study}, digest {result.digest}")
+    if result.state == "published":
+        put(f"it is published; next: verticil party release {result.study} --config {config}")
         return
     say("compare the digest with the other operators; the daemons do, too, before anything leaves")
-    put(f"next: verticil party approve {loaded.study} --config {config}")
+    put(f"next: verticil party approve {result.study} --config {config}")
 
 
 def release(
@@ -279,9 +279,9 @@ def release(
     """Verify the published release of a study between peers and copy it."""
     from verticil.party.operator.peer_commands import take_release
 
-    taken = take_release(site_of(config), study, out)
-    if not emit(taken, form=form):
-        put(f"release in {out}\nnext: verticil release verify {out} --ca {taken.ca_certificate}")
+    result = take_release(site_of(config), study, out)
+    if not emit(result, form=form):
+        put(f"release in {out}\nnext: verticil release verify {out} --ca {result.ca_certificate}")
 
 
 def revoke(
@@ -294,21 +294,21 @@ def revoke(
     """Take an approval back, for good: what is being sent stops, the others delete what they have and sign that they did."""
     from verticil.party.operator.reports import revoke as revoke_study
 
-    revoked = revoke_study(site_of(config), study, approver_name(approver), reason)
-    if emit(revoked, form=form):
+    revocation = revoke_study(site_of(config), study, approver_name(approver), reason)
+    if emit(revocation, form=form):
         return
-    put(f"revoked {revoked.study} ({revoked.digest[:16]}) at {revoked.revoked_at} by {revoked.who}")
-    if revoked.after_publication:
+    put(f"revoked {revocation.study} ({revocation.digest[:16]}) at {revocation.revoked_at} by {revocation.who}")
+    if revocation.after_publication:
         say("the release is published: it is shown as revoked from now on; copies of it cannot be recalled")
-    if (deletion := revoked.deletion) is not None:
+    if (deletion := revocation.deletion) is not None:
         count = len(deletion.artifacts)
         put(f"miner '{deletion.miner}' signed that it deleted {count} columns at {deletion.deleted_at}")
-    elif revoked.confirmations:
-        party_text.print_confirmations(revoked.confirmations)
-    elif revoked.columns_sent:
+    elif revocation.confirmations:
+        party_text.print_confirmations(revocation.confirmations)
+    elif revocation.columns_sent:
         put(
-            f"{revoked.columns_sent} columns had been sent, whole or in part; the daemon tells the others, and they delete them;"
-            " give the command again to see what came of it"
+            f"{revocation.columns_sent} columns had been sent, whole or in part; the daemon tells the others, and they delete"
+            " them; give the command again to see what came of it"
         )
     else:
         say("no column had been sent")

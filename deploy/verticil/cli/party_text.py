@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 _TO_WHOM = {"miner": "to the miner", "parties": "to each party", "beyond_the_protocol": "beyond the protocol"}
 
 
-def print_alignment(shown: Mapping[str, str]) -> None:
+def print_alignment(disclosure: Mapping[str, str]) -> None:
     """Say what finding the common people reveals, to whom.
 
     Args:
-        shown: `verticil.shared.study.protocol.Disclosure.document`.
+        disclosure: `verticil.shared.study.protocol.Disclosure.document`.
     """
-    put(f"finding the common people ({shown['mode']}) shows, besides what epsilon counts:")
+    put(f"finding the common people ({disclosure['mode']}) shows, besides what epsilon counts:")
     for key, to_whom in _TO_WHOM.items():
-        if key in shown:
-            say(f"  {to_whom}: {shown[key]}")
+        if key in disclosure:
+            say(f"  {to_whom}: {disclosure[key]}")
 
 
 def print_stated(words: Sequence[str] | None) -> None:
@@ -43,18 +43,20 @@ def print_origins(words: Sequence[str] | None) -> None:
 
 
 def print_confirmations(confirmations: Sequence[Confirmation]) -> None:
-    """Which peers have signed that they deleted what they had, after a revocation, and which have not yet."""
+    """Print which peers have signed that they deleted what they had, after a revocation, and which have not yet."""
     for item in confirmations:
-        if (said := item.deletion) is None:
+        if (deletion := item.deletion) is None:
             say(f"'{item.peer}' has not confirmed the deletion yet; it is asked again")
             continue
-        parameters = " and the parameters" if said.parameters else ""
-        stays = "; it keeps the published release, which cannot be recalled" if said.keeps_release else ""
-        say(f"'{item.peer}' signed that it deleted {len(said.columns)} columns{parameters} at {said.deleted_at}{stays}")
+        parameters = " and the parameters" if deletion.parameters else ""
+        stays = "; it keeps the published release, which cannot be recalled" if deletion.keeps_release else ""
+        say(
+            f"'{item.peer}' signed that it deleted {len(deletion.columns)} columns{parameters} at {deletion.deleted_at}{stays}"
+        )
 
 
 def print_figures(figures: Sequence[str] | None, beside: str | None = None, *, indent: str = "") -> None:
-    """The four figures of a masked study, in words, and what stands beside them; of another nothing."""
+    """Print the four figures of a masked study, in words, and what stands beside them; of another nothing."""
     for number, figure in enumerate(figures or (), start=1):
         say(f"{indent}{number}. {figure}")
     if beside is not None:
@@ -62,7 +64,7 @@ def print_figures(figures: Sequence[str] | None, beside: str | None = None, *, i
 
 
 def print_cost(cost: Sequence[CostView], *, indent: str = "") -> None:
-    """What a study costs each data set of its lifetime budget, before and at most after it, on each account."""
+    """Print what a study costs each data set of its lifetime budget, before and at most after it, on each account."""
     from verticil.party.operator import accounts
 
     for row in cost:
@@ -92,7 +94,7 @@ def _print_one_for_all(row: CostView, *, indent: str) -> None:
 
 
 def print_questions(questions: Questions) -> None:
-    """How a study encodes each column of this site, and how it compares ids."""
+    """Print how a study encodes each column of this site, and how it compares ids."""
     for row in questions.asked:
         names, sources = ", ".join(row.columns), ", ".join(row.sources)
         put(f"\nasked of [bold]{'columns' if ', ' in names else 'column'}[/]", end=" ")
@@ -103,7 +105,7 @@ def print_questions(questions: Questions) -> None:
 
 
 def print_table(table: TableHeader | TableFit) -> None:
-    """What a study finds in one table: its columns' names and, where they were counted, what became of rows and values."""
+    """Print what a study finds in one table: its columns' names and, where they were counted, what became of rows and values."""
     from verticil.party.operator.check import TableHeader
 
     if isinstance(table, TableHeader):
@@ -119,21 +121,21 @@ def print_table(table: TableHeader | TableFit) -> None:
 
 
 def _print_counts(columns: Sequence[ColumnCounts]) -> None:
-    counted = ("missing", "other", "clamped", "unseen", "absent_categories")
-    shown = plain_table("column", right=[heading.replace("_", " ") for heading in counted])
+    keys = ("missing", "other", "clamped", "unseen", "absent_categories")
+    table = plain_table("column", right=[heading.replace("_", " ") for heading in keys])
     for column in columns:
-        shown.add_row(column.source, *(str(getattr(column, key)) for key in counted))
-    put(shown)
+        table.add_row(column.source, *(str(getattr(column, key)) for key in keys))
+    put(table)
 
 
 def print_columns(columns: Sequence[ColumnView]) -> None:
-    """How each unit is randomized, and who reads it."""
-    shown = plain_table("leaves as", "scheme", right=("categories", "epsilon", "true value kept"))
+    """Print how each unit is randomized, and who reads it."""
+    table = plain_table("leaves as", "scheme", right=("categories", "epsilon", "true value kept"))
     if between_peers := any(column.read_by is not None for column in columns):
-        shown.add_column("read by")
+        table.add_column("read by")
     for column in columns:
         readers = ", ".join(column.read_by or ()) or "nobody, it stays here"
-        shown.add_row(
+        table.add_row(
             ", ".join(column.variables),
             _scheme_text(column),
             str(column.categories),
@@ -141,7 +143,7 @@ def print_columns(columns: Sequence[ColumnView]) -> None:
             f"{100 * column.kept:.0f} %",
             *((readers,) if between_peers else ()),
         )
-    put(shown)
+    put(table)
     if any(column.two_level is not None for column in columns):
         say(
             "two-level: epsilon is that of both responses together; the group is randomized too, nothing leaves exactly",
@@ -150,13 +152,13 @@ def print_columns(columns: Sequence[ColumnView]) -> None:
 
 
 def print_submitter(study: StudyName, *, indent: str = "") -> None:
-    """Which analyst submitted a study, where the miner says so."""
+    """Print which analyst submitted a study, where the miner says so."""
     if study.submitter_by_miner is not None:
         say(f"{indent}submitted by '{study.submitter_by_miner}', by the miner's word")
 
 
 def print_share(share: ShareView | None) -> None:
-    """What leaves besides columns, in a study between peers."""
+    """Print what leaves besides columns, in a study between peers."""
     if share is None:
         return
     what = "parameters go to all parties" + (", and scores of pairs of columns to the miner," if share.scores else "")

@@ -118,20 +118,18 @@ def issue(
     from verticil.shared.federation.identity.authority import issue as issue_files
     from verticil.shared.federation.identity.pki import identity_of, read_certificates
 
-    issued = issue_files(ca, name, role, out or ca, hosts=tuple(host or ()), days=days)
-    uri = identity_of(read_certificates(issued.certificate)[0]).uri
+    files = issue_files(ca, name, role, out or ca, hosts=tuple(host or ()), days=days)
+    uri = identity_of(read_certificates(files.certificate)[0]).uri
     payload = {
         "identity": uri,
-        "certificate": str(issued.certificate),
-        "key": str(issued.key),
-        "signing_key": str(issued.signing_key),
+        "certificate": str(files.certificate),
+        "key": str(files.key),
+        "signing_key": str(files.signing_key),
     }
     if emit(payload, form=form):
         return
     put(f"issued [bold]{uri}[/], valid {days} days (for trials)")
-    put(
-        f"certificate {issued.certificate}\nkeys        {issued.key}, {issued.signing_key} (readable by their owner only)"
-    )
+    put(f"certificate {files.certificate}\nkeys        {files.key}, {files.signing_key} (readable by their owner only)")
 
 
 @app.command("sign", epilog="Example: verticil pki sign clinic.req --ca pki --role party")
@@ -158,17 +156,17 @@ def sign(
     from verticil.shared.federation.identity.authority import open_authority
     from verticil.shared.federation.identity.pki import utc_now
 
-    authority, asked = open_authority(ca), read_request(request)
-    standing = check_request(authority, asked, replace=replace, role=role, at=utc_now())
+    authority, content = open_authority(ca), read_request(request)
+    standing = check_request(authority, content, replace=replace, role=role, at=utc_now())
     renewal = standing.is_renewal
     target = out or request.with_suffix(".signed")
     if form is Format.text:
-        put(f"name      [bold]{asked.identity.name}[/]")
-        put(f"role      [bold]{asked.identity.role}[/]")
-        say(f"hosts     {', '.join(asked.hosts) or 'none: this node serves nobody'}")
-        put(f"key hash  {asked.key_hash}")
-        if asked.sealing:
-            put(f"sealing   {asked.sealing.hex()}")
+        put(f"name      [bold]{content.identity.name}[/]")
+        put(f"role      [bold]{content.identity.role}[/]")
+        say(f"hosts     {', '.join(content.hosts) or 'none: this node serves nobody'}")
+        put(f"key hash  {content.key_hash}")
+        if content.sealing:
+            put(f"sealing   {content.sealing.hex()}")
         if renewal:
             say("renewal, signed with the key of the certificate in use")
         for note in standing.notes:
@@ -177,20 +175,20 @@ def sign(
         if form is Format.json or not sys.stdin.isatty():
             raise Misuse(
                 "USAGE",
-                f"sign: nobody has confirmed key hash {asked.key_hash}",
+                f"sign: nobody has confirmed key hash {content.key_hash}",
                 hint="compare it with the site by telephone, then give --yes",
             )
         typer.confirm("does the site read you the same key hash by telephone?", abort=True)
-    entry = sign_request(authority, asked, target, days=days, replace=replace, role=role)
+    entry = sign_request(authority, content, target, days=days, replace=replace, role=role)
     payload = {
         "identity": str(entry.identity),
         "serials": [f"{serial:x}" for serial in entry.serials],
-        "key_hash": asked.key_hash,
+        "key_hash": content.key_hash,
         "renewal": renewal,
         "notes": list(standing.notes),
         "not_after": entry.not_after.isoformat(),
         "signed": str(target),
-        **({"sealing_key": asked.sealing.hex()} if asked.sealing else {}),
+        **({"sealing_key": content.sealing.hex()} if content.sealing else {}),
     }
     if not emit(payload, form=form):
         put(f"signed until {entry.not_after:%Y-%m-%d}, serial {entry.serials[0]:x}")
@@ -199,7 +197,7 @@ def sign(
 
 @app.command("list", epilog="Example: verticil pki list --ca pki")
 def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) -> None:
-    """All certificates that the authority issued: name, role, serial, end, revoked or not."""
+    """List all certificates that the authority issued: name, role, serial, end, revoked or not."""
     from verticil.pki.register import entries
     from verticil.shared.federation.identity.pki import utc_now
     from verticil.shared.federation.membership.current import expiry_warning, expiry_words
@@ -220,10 +218,10 @@ def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) ->
     ]
     if emit({"certificates": rows}, form=form):
         return
-    shown = plain_table("name", "role", "serial", "valid until", "", no_wrap=True)
+    table = plain_table("name", "role", "serial", "valid until", "", no_wrap=True)
     for row in rows:
         note = "revoked" if row["revoked_at"] else str(row["expires"]) if row["warning"] else ""
-        shown.add_row(
+        table.add_row(
             str(row["name"]),
             str(row["role"]),
             str(row["serial"]),
@@ -231,7 +229,7 @@ def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) ->
             note,
             style="dim" if note == "revoked" else "",
         )
-    put(shown)
+    put(table)
 
 
 @app.command("revoke", epilog="Example: verticil pki revoke clinic --ca pki --yes")
@@ -301,14 +299,14 @@ def request(
         raise Misuse("CONFIG_INVALID", str(error)) from None
     if identity.role is Role.MINER and not host and not (new_keys and (folder / f"{name}.crt").exists()):
         raise Misuse("USAGE", "--host: missing, and a miner needs at least one", hint="name the host that parties dial")
-    path, made = create_request(folder, identity, hosts=tuple(host or ()), new_keys=new_keys)
-    payload = {"identity": str(identity), "request": str(path), "key_hash": made.key_hash, "keys": str(folder)}
-    if made.sealing:
-        payload["sealing_key"] = made.sealing.hex()
+    path, new_request = create_request(folder, identity, hosts=tuple(host or ()), new_keys=new_keys)
+    payload = {"identity": str(identity), "request": str(path), "key_hash": new_request.key_hash, "keys": str(folder)}
+    if new_request.sealing:
+        payload["sealing_key"] = new_request.sealing.hex()
     if emit(payload, form=form):
         return
     put(f"keys of [bold]{identity}[/] in {folder}: they stay on this machine")
-    put(f"key hash  {made.key_hash}")
+    put(f"key hash  {new_request.key_hash}")
     put(f"send {path} to the coordinator, and read out the key hash when asked")
 
 
@@ -325,17 +323,17 @@ def install(
     from verticil.shared.documents.config import load_federation
     from verticil.shared.federation.membership.installation import install as install_answer
 
-    installed = install_answer(answer, folder, fingerprint=fingerprint, federation=load_federation(federation))
+    result = install_answer(answer, folder, fingerprint=fingerprint, federation=load_federation(federation))
     payload = {
-        "identity": str(installed.identity),
-        "certificate": str(installed.certificate),
-        "not_after": installed.not_after.isoformat(),
-        "ca_certificate": str(installed.authority),
-        "new_keys": installed.new_keys,
+        "identity": str(result.identity),
+        "certificate": str(result.certificate),
+        "not_after": result.not_after.isoformat(),
+        "ca_certificate": str(result.authority),
+        "new_keys": result.new_keys,
     }
     if emit(payload, form=form):
         return
-    put(f"[bold]{installed.identity}[/], valid until {installed.not_after:%Y-%m-%d}: {installed.certificate}")
+    put(f"[bold]{result.identity}[/], valid until {result.not_after:%Y-%m-%d}: {result.certificate}")
     say("next: verticil doctor party.toml (or miner.toml)")
 
 
@@ -352,11 +350,16 @@ def renew(
     """Make the request that renews a certificate, signed with the key in use: the coordinator only signs it."""
     from verticil.pki.request import create_renewal
 
-    path, made = create_renewal(certificate, new_keys=new_keys, hosts=None if host is None else tuple(host))
-    payload = {"identity": str(made.identity), "request": str(path), "key_hash": made.key_hash, "new_keys": new_keys}
+    path, renewal = create_renewal(certificate, new_keys=new_keys, hosts=None if host is None else tuple(host))
+    payload = {
+        "identity": str(renewal.identity),
+        "request": str(path),
+        "key_hash": renewal.key_hash,
+        "new_keys": new_keys,
+    }
     if emit(payload, form=form):
         return
-    put(f"renewal of [bold]{made.identity}[/]: send {path} to the coordinator")
+    put(f"renewal of [bold]{renewal.identity}[/]: send {path} to the coordinator")
     say("when the answer is here: verticil pki install NAME.signed --fingerprint SHA256")
 
 
@@ -374,11 +377,11 @@ def seal(
     from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
 
     identity = identity_of(read_certificates(certificate)[0])
-    path, made = make_sealing_key(certificate.with_suffix(".seal"), new=new)
+    path, is_new = make_sealing_key(certificate.with_suffix(".seal"), new=new)
     public = public_sealing_key(path)
-    if emit({"identity": str(identity), "sealing_key": public, "file": str(path), "new": made}, form=form):
+    if emit({"identity": str(identity), "sealing_key": public, "file": str(path), "new": is_new}, form=form):
         return
-    put(f"{'made' if made else 'found'} {path}: it stays on this machine")
+    put(f"{'made' if is_new else 'found'} {path}: it stays on this machine")
     where, key = ("[miner]", "sealing_key") if identity.role is Role.MINER else ("[sealing]", identity.name)
     say(f"every site's federation.toml has under {where}, compared by telephone:")
     say(f'{key} = "{public}"')

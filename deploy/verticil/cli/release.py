@@ -80,13 +80,13 @@ def fetch(
             await fetch_release(source, digest, out)
             if connection.control is None:
                 return []
-            found = await connection.control.get_study(GetStudyRequest(study_digest=digest))
-            return revocations(found.study)
+            reply = await connection.control.get_study(GetStudyRequest(study_digest=digest))
+            return revocations(reply.study)
 
-    revoked = asyncio.run(run())
+    revocation_lines = asyncio.run(run())
     files = sorted(path.name for path in out.iterdir())
-    if not emit({"release": str(out), "files": files, "revocations": revoked}, form=form):
-        for line in revoked:
+    if not emit({"release": str(out), "files": files, "revocations": revocation_lines}, form=form):
+        for line in revocation_lines:
             say(line, style="red")
         put(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
 
@@ -102,41 +102,39 @@ def _both(account: AccountStatement) -> str:
     )
 
 
-def _print_verified(verified: VerifiedRelease) -> None:
-    signed = (
-        f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
-    )
-    evidence = "the plan of the round" if verified.opened_tables_sha256 else signed
+def _print_verified(result: VerifiedRelease) -> None:
+    signed = f"{result.statements} parties' signed parameters" if result.statements else f"{result.receipts} receipts"
+    evidence = "the plan of the round" if result.opened_tables_sha256 else signed
     put("[green]verified[/]: ", end="")
-    say(f"{len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
-    say(f"study {verified.study}, digest {verified.study_digest}, published {verified.published_at}")
-    if verified.parties_left_out:
-        say(f"a sub-model: the study went on without {', '.join(verified.parties_left_out)}")
-    if verified.countersigned_by:
-        say(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
-    for account in verified.accounts:
+    say(f"{len(result.files)} files and {evidence}, signed by {', '.join(result.signers)}")
+    say(f"study {result.study}, digest {result.study_digest}, published {result.published_at}")
+    if result.parties_left_out:
+        say(f"a sub-model: the study went on without {', '.join(result.parties_left_out)}")
+    if result.countersigned_by:
+        say(f"countersigned before publication by {', '.join(result.countersigned_by)}")
+    for account in result.accounts:
         say(f"one person, all of it, for {account.reader.words}: {_both(account)}")
-    if verified.opened_tables_sha256:
-        say(f"opened tables {verified.opened_tables_sha256}: what every party got, and compares before it countersigns")
+    if result.opened_tables_sha256:
+        say(f"opened tables {result.opened_tables_sha256}: what every party got, and compares before it countersigns")
         say(UNNOTICED, style="dim")
     for words in (
-        *(f"the opened tables do not fit together: {words}" for words in verified.alarms),
-        *verified.revoked_later,
+        *(f"the opened tables do not fit together: {words}" for words in result.alarms),
+        *result.revoked_later,
     ):
         say(words, style="yellow")
-    if verified.chains_agree is not None:
+    if result.chains_agree is not None:
         agree = "the chains that sampled graphs agree"
         disagree = (
             "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior"
         )
-        say(agree if verified.chains_agree else disagree, style="" if verified.chains_agree else "yellow")
-    for words in verified.posterior_remarks or ():
+        say(agree if result.chains_agree else disagree, style="" if result.chains_agree else "yellow")
+    for words in result.posterior_remarks or ():
         say(words, style="yellow")
-    if verified.exact_parameters:
+    if result.exact_parameters:
         say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")
-    if verified.simulation:
+    if result.simulation:
         say("this release comes from a simulation: whoever ran it held all the tables")
-    if verified.seed_derived:
+    if result.seed_derived:
         say("the sites' secrets were derived from a seed: the noise can be computed again", style="yellow")
 
 
@@ -161,11 +159,11 @@ def verify(
     """Check every file, the signature and its chain. With neither --ca nor --fingerprint: consistency only, and exit 6."""
     from verticil.shared.release.verification import verify_release_with
 
-    verified, deny_list = verify_release_with(folder, ca=ca, fingerprint=fingerprint, revoked=revoked)
-    payload = {**verified.document(), "deny_list": None if deny_list is None else str(deny_list)}
+    result, deny_list = verify_release_with(folder, ca=ca, fingerprint=fingerprint, revoked=revoked)
+    payload = {**result.document(), "deny_list": None if deny_list is None else str(deny_list)}
     if not emit(payload, form=form):
-        _print_verified(verified)
-    if strict and (verified.alarms or verified.chains_agree is False):
+        _print_verified(result)
+    if strict and (result.alarms or result.chains_agree is False):
         raise typer.Exit(6)
 
 
@@ -207,20 +205,20 @@ def sample(
             "FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file with --out"
         )
     models = open_models(folder)
-    wanted: Source | None = None if source is None else source.value
+    source_name: Source | None = None if source is None else source.value
     with _options_named():
         tables = drawn(
             models,
             n,
             seed=seed,
-            given=_given(models.schema, given or []),
+            given=_parse_given(models.schema, given or []),
             sampling=sampling.value,
-            source=wanted,
+            source=source_name,
         )
         with telling(form) as tell:
             meter = Meter("drawing and writing records", n, tell, every_seconds=2)
             (write_csv if out.suffix == ".csv" else write_parquet)(meter.over(tables), out)
-        drawn_from = models.source(wanted, given=bool(given))
+        drawn_from = models.source(source_name, given=bool(given))
     knowledge = None if models.study is None else models.study.knowledge
     n_columns = len(models.schema) + (0 if knowledge is None else len(knowledge.functions))
     payload = {
@@ -250,7 +248,7 @@ def ask(
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """How probable each category of a variable is, of all people or of those with --given, with the network's interval.
+    """Say how probable each category of a variable is, of all people or of those with --given, with the network's interval.
 
     Exact, nothing is drawn. Intervals are conditional on the network's structure, as all of a release are.
     """
@@ -259,35 +257,35 @@ def ask(
 
     models = open_models(folder)
     with _options_named():
-        found = query(
-            models, target, _given(models.schema, given or []), source=None if source is None else source.value
+        answer = query(
+            models, target, _parse_given(models.schema, given or []), source=None if source is None else source.value
         )
-    if emit(found.to_dict(), form=form):
+    if emit(answer.to_dict(), form=form):
         return
-    known = ", ".join(f"{name} = {label}" for name, label in found.given.items())
+    condition = ", ".join(f"{name} = {label}" for name, label in answer.given.items())
     say(
-        f"{target} of people with {known} ({100 * found.given_probability:.3g} % of all)"
-        if known
+        f"{target} of people with {condition} ({100 * answer.given_probability:.3g} % of all)"
+        if condition
         else f"{target} of all"
     )
-    shown = plain_table("category", right=("probability", "network", f"{100 * found.interval_level:g} % interval"))
-    for share in found.shares:
+    table = plain_table("category", right=("probability", "network", f"{100 * answer.interval_level:g} % interval"))
+    for share in answer.shares:
         interval = "-" if share.interval is None else "{:.4f} to {:.4f}".format(*share.interval)
         network = "-" if share.network is None else f"{share.network:.4f}"
-        shown.add_row(share.category, f"{share.probability:.4f}", network, interval)
-    put(shown)
-    model = "joint model" if found.source == "joint" else "network"
-    interval = "none" if found.interval == "none" else "of the network, conditional on its structure"
+        table.add_row(share.category, f"{share.probability:.4f}", network, interval)
+    put(table)
+    model = "joint model" if answer.source == "joint" else "network"
+    interval = "none" if answer.interval == "none" else "of the network, conditional on its structure"
     say(f"probability: of the {model}; interval: {interval}", style="dim")
-    if found.too_wide is not None:
-        alone = found.shares[0].network is None
+    if answer.too_wide is not None:
+        alone = answer.shares[0].network is None
         what = "the joint model answers alone: the network" if alone else "the delta method"
-        say(f"{what} is too wide: {found.too_wide}", style="dim")
+        say(f"{what} is too wide: {answer.too_wide}", style="dim")
 
 
 @contextlib.contextmanager
 def _options_named() -> Generator[None]:
-    """What is wrong, by the name of the option that asked for it."""
+    """Name what is wrong by the option that asked for it."""
     try:
         yield
     except Misuse as error:
@@ -296,15 +294,15 @@ def _options_named() -> Generator[None]:
         raise Misuse(error.code, options.get(word, word) + error.message[len(word) :], hint=error.hint) from None
 
 
-def _given(schema: Schema, texts: Sequence[str]) -> dict[str, object]:
+def _parse_given(schema: Schema, texts: Sequence[str]) -> dict[str, object]:
     """Variable -> category of each ``VARIABLE=CATEGORY``; a variable's name may hold an equals sign, its longest match counts."""
-    given: dict[str, object] = {}
+    conditions: dict[str, object] = {}
     for text in texts:
         names = [name for name in schema.names if text.startswith(f"{name}=")]
         name = max(names, key=len) if names else text.partition("=")[0]
-        if name in given:
+        if name in conditions:
             raise Misuse("USAGE", f"given: '{name}' is given twice, expected once")
         if not names and "=" not in text:
             raise Misuse("USAGE", f"given: '{text}', expected VARIABLE=CATEGORY")
-        given[name] = text[len(name) + 1 :]
-    return given
+        conditions[name] = text[len(name) + 1 :]
+    return conditions

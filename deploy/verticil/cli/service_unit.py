@@ -48,7 +48,7 @@ ToOption = Annotated[Path, typer.Option("--to", help="Folder of the units.")]
 def unit_text(
     *, what: str, command: tuple[str, ...], user: str, state: str, reads: tuple[str, ...] = (), compiles: bool
 ) -> str:
-    """The unit.
+    """Write the text of the unit.
 
     Args:
         what: for people.
@@ -69,26 +69,26 @@ def unit_text(
     )
     return Template(files("verticil.cli").joinpath("node.service").read_text("utf-8")).substitute(
         what=what,
-        command=" ".join(map(_quoted, command)),
+        command=" ".join(map(_quote_word, command)),
         user=user,
-        state=_quoted(state),
+        state=_quote_word(state),
         homes="read-only" if in_homes else "yes",
         execute=execute,
     )
 
 
-def _quoted(text: str) -> str:
-    """A word of a unit file.
+def _quote_word(text: str) -> str:
+    """Write a word of a unit file.
 
-    >>> _quoted("/srv/clinic"), _quoted("/srv/st anna/100%")
+    >>> _quote_word("/srv/clinic"), _quote_word("/srv/st anna/100%")
     ('/srv/clinic', '"/srv/st anna/100%%"')
     """
     if not text.isprintable() or set(text) & set("\"'\\$;"):
         raise Misuse(
             "CONFIG_INVALID", f"{text!r}: a unit cannot hold this path", hint="use a folder with a plainer name"
         )
-    doubled = text.replace("%", "%%")
-    return f'"{doubled}"' if " " in doubled else doubled
+    word = text.replace("%", "%%")
+    return f'"{word}"' if " " in word else word
 
 
 def _program() -> tuple[str, ...]:
@@ -124,13 +124,13 @@ def install_party(
 
     document = site_of(config)
     tables = [path for rule in document.datasets.values() for path in rule.files]
-    needed = (config, document.certificate, document.key, document.linkage_key, *tables)
+    files = (config, document.certificate, document.key, document.linkage_key, *tables)
     text = unit_text(
         what=f"party {document.name}",
         command=(*_program(), "party", "run", "--config", str(config.resolve()), "--log-json"),
         user=user,
         state=str(document.state_directory.resolve()),
-        reads=tuple(str(path.resolve()) for path in needed),
+        reads=tuple(str(path.resolve()) for path in files),
         compiles=importlib.util.find_spec("numba") is not None,
     )
     install(f"verticil-party-{document.name}.service", text, to=to, show=show, form=form)

@@ -52,19 +52,19 @@ def split_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Path]:
     Raises:
         Misuse: USAGE for anything else, or a name given twice.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for pair in pairs:
         name, separator, path = pair.partition("=")
         if not separator or not name or not path:
             raise Misuse("USAGE", f"{option}: got '{pair}', expected NAME=FILE")
-        if name in found:
+        if name in paths:
             raise Misuse("USAGE", f"{option}: party '{name}' is named twice")
-        found[name] = Path(path)
-    return found
+        paths[name] = Path(path)
+    return paths
 
 
 def given_tables(data: Sequence[str], table: Path | None) -> dict[str, Path] | Path:
-    """Each party's table, as ``--data`` names them, or the one with all columns, of ``--table``.
+    """Return each party's table, as ``--data`` names them, or the one with all columns, of ``--table``.
 
     Raises:
         Misuse: USAGE, both or neither.
@@ -90,8 +90,10 @@ def check(
     federation: FederationOption = Path("federation.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """What a study promises each person and what it can learn, and with --limits what of it parties would not permit, before
-    anyone works. Reads no data."""
+    """Show what a study promises each person and what it can learn; with --limits also what of it parties would not permit.
+
+    It is for the time before anyone works, and reads no data.
+    """
     from verticil.analyst.check import check as checked
     from verticil.shared.federation.identity.pki import utc_now
     from verticil.shared.study.reading import read_study
@@ -99,27 +101,27 @@ def check(
     document = read_study(study, by_owner=True)
     if len(document.parties) > 1:  # else nobody but the owner of the whole table can carry it out
         document = read_study(study)
-    published = _published_limits(limits or (), federation)
-    found = checked(
+    published_limits = _published_limits(limits or (), federation)
+    result = checked(
         document,
         n=n,
         today=utc_now().date(),
-        party_limits={item.party: item.policy.limits_of for item in published},
-        violations=tuple(_broken_limits(document, published, n)),
+        party_limits={item.party: item.policy.limits_of for item in published_limits},
+        violations=tuple(_broken_limits(document, published_limits, n)),
     )
-    if not emit(found.to_dict(strict=strict), form=form):
-        _print_findings(finding for finding in found.findings if finding.code == "unreviewed")
-        for words in () if found.figures is None else found.figures.words:
+    if not emit(result.to_dict(strict=strict), form=form):
+        _print_findings(finding for finding in result.findings if finding.code == "unreviewed")
+        for words in () if result.figures is None else result.figures.words:
             say(words)
-        _print_check(found)
-        if found.models:
-            print_models(found.models, found.table.n)
-    if found.errors or (strict and not found.spotless):
+        _print_check(result)
+        if result.models:
+            print_models(result.models, result.table.n)
+    if result.errors or (strict and not result.spotless):
         raise typer.Exit(6)
 
 
 def _published_limits(files: Sequence[Path], federation: Path) -> list[PublishedLimits]:
-    """What the parties of these documents permit."""
+    """Return what the parties of these documents permit."""
     from verticil.party.operator.limits import read_limits
     from verticil.shared.documents.config import load_federation
     from verticil.shared.federation.identity.pki import utc_now
@@ -129,31 +131,31 @@ def _published_limits(files: Sequence[Path], federation: Path) -> list[Published
 
 
 def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | None) -> Iterator[Finding]:
-    """Every limit that parties have published and the study breaks."""
+    """Yield every limit that parties have published and the study breaks."""
     from verticil.shared.federation.identity.pki import utc_now
     from verticil.shared.study.protocol import Finding
 
     now = utc_now().date()
-    for published in limits:
-        where = f"party '{published.party}'"
-        if published.party not in study.parties:
+    for document in limits:
+        where = f"party '{document.party}'"
+        if document.party not in study.parties:
             yield Finding(severity="note", code="limits-unused", where=where, message="it is not in the study", hint="")
-        for item in published.against(study, today=now):
+        for item in document.against(study, today=now):
             keys = ", ".join(dict.fromkeys(re.findall(r"policy\.\w+", item.hint))) or "these limits"
-            hint = f"it published {keys} at {published.at}: ask for less, or ask its officers"
+            hint = f"it published {keys} at {document.at}: ask for less, or ask its officers"
             yield Finding(severity="error", code=item.code, where=where, message=item.message, hint=hint)
-        own = [study.schema[position].name for position in study.schema.owned_by(published.party)]
-        if published.policy.approval == "rules" and (
-            asked := [name for name in own if name not in published.codebooks]
+        own = [study.schema[position].name for position in study.schema.owned_by(document.party)]
+        if document.policy.approval == "rules" and (
+            without_codebook := [name for name in own if name not in document.codebooks]
         ):
-            message = f"its rules know no codebook of {', '.join(asked)}: its people decide"
+            message = f"its rules know no codebook of {', '.join(without_codebook)}: its people decide"
             yield Finding(severity="note", code="codebook-unknown", where=where, message=message, hint="")
-        if n is not None and published.party in study.parties and n < published.policy.minimum_common_records:
-            message = f"{n:,} common records, expected at least {published.policy.minimum_common_records:,}"
+        if n is not None and document.party in study.parties and n < document.policy.minimum_common_records:
+            message = f"{n:,} common records, expected at least {document.policy.minimum_common_records:,}"
             yield Finding(severity="error", code="LINKAGE_TOO_SMALL", where=where, message=message, hint="")
 
 
-def _print_check(found: Checked) -> None:
+def _print_check(result: Checked) -> None:
     from verticil.analyst.prediction import prediction_text
     from verticil.shared.numerics.knowledge.words import describe_knowledge
     from verticil.shared.privacy.figures import odds
@@ -162,8 +164,8 @@ def _print_check(found: Checked) -> None:
     from verticil.shared.study.protocols import disclosure, protocol_of
     from verticil.shared.study.review import origin_words
 
-    study, table, digest = found.study, found.table, canonical.digest(found.study).hex()
-    prediction = "" if found.prediction is None else prediction_text(found.prediction)
+    study, table, digest = result.study, result.table, canonical.digest(result.study).hex()
+    prediction = "" if result.prediction is None else prediction_text(result.prediction)
     put(f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}")
     put(_columns_table(study, table))
     say(
@@ -203,25 +205,25 @@ def _print_check(found: Checked) -> None:
         )
     for party, total in table.party_totals:
         put(f"  {party:24} epsilon per person {epsilon_text(total)}")
-    named = any(row.read_by is not None for row in table.rows)
+    sent_only = any(row.read_by is not None for row in table.rows)
     total = table.total_epsilon
     factor = odds(total)
     change = "no practical bound" if factor is None else f"odds x{factor:.3g}"
     masks = protocol_of(study).opens_tables
     whom = " a dealer of masks that works with its partner" if masks else ""
     put(
-        f"[bold]all columns of one person{' that are sent' if named and not masks else ''}: epsilon {epsilon_text(total)}[/]"
+        f"[bold]all columns of one person{' that are sent' if sent_only and not masks else ''}: epsilon {epsilon_text(total)}[/]"
         f" ({change}): what they tell{whom} together"
     )
-    print_plan(found.plan)
+    print_plan(result.plan)
     if study.tables is not None and not masks:
         say(
             "what everybody but the miner learns rests on the miner's word: it has the columns and draws the noise on tables"
         )
     say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
     print_origins(origin_words(study))
-    _print_findings(finding for finding in found.findings if finding.code != "unreviewed")
-    if not found.findings:
+    _print_findings(finding for finding in result.findings if finding.code != "unreviewed")
+    if not result.findings:
         put("[green]no findings[/]")
 
 
@@ -235,16 +237,16 @@ def _print_findings(findings: Iterable[Finding]) -> None:
 
 
 def _columns_table(study: Study, table: StudyTable) -> Table:
-    shown = Table(box=None, pad_edge=False)
-    shown.add_column("column", no_wrap=True, min_width=14)
-    shown.add_column("party")
+    text_table = Table(box=None, pad_edge=False)
+    text_table.add_column("column", no_wrap=True, min_width=14)
+    text_table.add_column("party")
     for heading in ("K", "epsilon", "odds x", "kept", "cond", "± share", "links"):
-        shown.add_column(heading, justify="right", no_wrap=True)
+        text_table.add_column(heading, justify="right", no_wrap=True)
     if any(row.read_by is not None for row in table.rows):
-        shown.add_column("read by")
-    shown.add_column("", no_wrap=True)
+        text_table.add_column("read by")
+    text_table.add_column("", no_wrap=True)
     for row in table.rows:
-        shown.add_row(
+        text_table.add_row(
             row.variable,
             row.party,
             str(row.n_states),
@@ -258,11 +260,11 @@ def _columns_table(study: Study, table: StudyTable) -> Table:
             "[yellow]too noisy[/]" if row.too_noisy and row.sent else "",
             style="" if row.sent else "dim",
         )
-    return shown
+    return text_table
 
 
 def _row_notes(row: ColumnRow) -> list[str]:
-    """What a line of figures cannot say of a draw."""
+    """Return what a line of figures cannot say of a draw."""
     notes: list[str] = []
     if row.two_level is not None:
         notes.append(
@@ -289,10 +291,8 @@ def _print_peers(study: Study) -> None:
     if study.share is None:
         return
     share = study.share
-    found = (
-        "given, so there is no miner" if study.structure.parents is not None else "searched by the miner from scores"
-    )
-    say(f"between peers: each party learns its own columns; the structure is {found}")
+    how = "given, so there is no miner" if study.structure.parents is not None else "searched by the miner from scores"
+    say(f"between peers: each party learns its own columns; the structure is {how}")
     if share.epsilon is not None and (cost := share_cost(study)) is not None:
         say(
             f"what a party shares besides columns has {share.noise_words}: epsilon {cost.epsilon:g},"
@@ -380,7 +380,7 @@ def status(
     certificate: CertificateOption = Path("analyst.crt"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Where a study stands: per party and stage what is done, who holds it up, and why."""
+    """Show where a study stands: per party and stage what is done, who holds it up, and why."""
     from verticil.shared.core.errors import from_code
     from verticil.wire.v1.common_pb2 import STUDY_STATE_PUBLISHED
     from verticil.wire.v1.control_pb2 import GetStudyRequest
@@ -388,25 +388,25 @@ def status(
     async def run() -> StudySummary:
         async with open_connection(federation, certificate) as connection:
             control = connection.analyst()
-            found = (await control.get_study(GetStudyRequest(study_id=study_id))).study
+            summary = (await control.get_study(GetStudyRequest(study_id=study_id))).study
             if not follow:
-                return found
+                return summary
             with contextlib.nullcontext() if form is Format.json else watch() as show:
-                while found.state < STUDY_STATE_PUBLISHED:
+                while summary.state < STUDY_STATE_PUBLISHED:
                     if show is not None:
-                        show(found)
+                        show(summary)
                     # Progress within a stage is no new version: it is looked for every two seconds.
                     request = GetStudyRequest(
-                        study_digest=found.study_digest, known_version=found.version, wait_seconds=_LOOK_SECONDS
+                        study_digest=summary.study_digest, known_version=summary.version, wait_seconds=_LOOK_SECONDS
                     )
-                    found = (await control.get_study(request)).study
-            return found
+                    summary = (await control.get_study(request)).study
+            return summary
 
-    found = asyncio.run(run())
-    if not emit(summary_payload(found), form=form):
-        print_summary(found)
-    if follow and found.state > STUDY_STATE_PUBLISHED:
-        failure = found.failure
+    summary = asyncio.run(run())
+    if not emit(summary_payload(summary), form=form):
+        print_summary(summary)
+    if follow and summary.state > STUDY_STATE_PUBLISHED:
+        failure = summary.failure
         error = from_code(
             failure.code or "STUDY_WITHDRAWN", failure.message or "the study has ended", hint=failure.hint
         )
@@ -419,7 +419,7 @@ def list_studies(
     certificate: CertificateOption = Path("analyst.crt"),
     form: FormatOption = Format.text,
 ) -> None:
-    """All studies that the miner knows, the newest last."""
+    """List all studies that the miner knows, the newest last."""
     from verticil.wire.v1.control_pb2 import ListStudiesRequest
 
     async def run() -> list[StudySummary]:
@@ -531,32 +531,32 @@ def run(
     if prepare and on is not Place.compose:
         raise Misuse("USAGE", "--prepare: only with --on compose")
     if on is Place.prod:
-        verified = _in_the_federation(document, out, federation, certificate)
+        result = _in_the_federation(document, out, federation, certificate)
     else:
-        found = _on_tables(study, document, new_folder(out), trial, on=on, prepare=prepare)
-        if found is None:
+        trial_result = _on_tables(study, document, new_folder(out), trial, on=on, prepare=prepare)
+        if trial_result is None:
             if not emit({"study": document.id, "on": on.value, "compose": str(out / "compose.yaml")}, form=form):
                 put(f"written {out / 'compose.yaml'}; without --prepare it is also run")
             return
-        verified = found
+        result = trial_result
     payload = {
         "study": document.id,
         "on": on.value,
         "release": str(out / "release"),
         "ca_certificate": str(out / "ca.crt"),
-        "common_records": verified.common_records,
-        "synthetic_records": verified.synthetic_records,
+        "common_records": result.common_records,
+        "synthetic_records": result.synthetic_records,
         "seed": None if on is Place.prod else trial.seed,
     }
     if not emit(payload, form=form):
-        put(f"[green]release[/] in {out / 'release'}: {verified.common_records:,} common records")
+        put(f"[green]release[/] in {out / 'release'}: {result.common_records:,} common records")
         say(f"verify it again: verticil release verify {out / 'release'} --ca {out / 'ca.crt'}")
 
 
 def _on_tables(
     path: Path, study: Study, out: Path, trial: _Trial, *, on: Place, prepare: bool
 ) -> VerifiedRelease | None:
-    """The release of a run on tables at hand; None: the files were only written."""
+    """Return the release of a run on tables at hand; None: the files were only written."""
     from verticil.shared.release.verification import verify_release
     from verticil.shared.storage.durable import rename
     from verticil.simulation import simulate
@@ -567,11 +567,11 @@ def _on_tables(
             simulate(study, trial.tables, out=out / "release", id_column=trial.id_column, seed=trial.seed)
         else:
             tables, compose = trial.tables, () if prepare else engine(study)
-            made = lay_out_containers(out, path, study, tables, id_column=trial.id_column, seed=trial.seed)
+            nodes = lay_out_containers(out, path, study, tables, id_column=trial.id_column, seed=trial.seed)
             if prepare:
                 return None
             rename(bring_up(out, compose), out / "release")
-            shutil.copyfile(made.ca_certificate, out / "ca.crt")
+            shutil.copyfile(nodes.ca_certificate, out / "ca.crt")
     return verify_release(out / "release", ca_certificate=(out / "ca.crt").read_bytes())
 
 

@@ -32,7 +32,7 @@ def _online(party: PartyStatus) -> str:
 
 
 def _stages(party: PartyStatus) -> tuple[str, str, str, str]:
-    """What the table says in the columns approve, link, confirm and send."""
+    """Return what the table says in the columns approve, link, confirm and send."""
     percent = f"{party.percent} %"
     approve = _DONE if party.approved else (votes(party).strip(" ()") or _NOTHING)
     link = _DONE if party.pseudonyms_complete else (percent if party.stage == "linking" else _NOTHING)
@@ -46,7 +46,7 @@ def _stages(party: PartyStatus) -> tuple[str, str, str, str]:
     return approve, link, confirm, send
 
 
-def _rendered(study: StudySummary) -> RenderableType:
+def _render(study: StudySummary) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble((name_study(study), "bold"), f"  {state_of(study)}")]
     parts.append(Text(f"digest {study.study_digest.hex()}", style="dim"))
     if study.deadline:
@@ -55,8 +55,8 @@ def _rendered(study: StudySummary) -> RenderableType:
         parts.append(Text(f"{study.failure.code}: {study.failure.message}", style="red"))
         if study.failure.hint:
             parts.append(Text(f"hint: {study.failure.hint}"))
-    if gone := [party.party for party in study.parties if party.left_out]:
-        parts.append(Text(f"a sub-model: goes on without {', '.join(gone)}", style="yellow"))
+    if absent := [party.party for party in study.parties if party.left_out]:
+        parts.append(Text(f"a sub-model: goes on without {', '.join(absent)}", style="yellow"))
     table = plain_table("party", "online", "approve", "link", "confirm", "send", "now")
     for party in study.parties:
         table.add_row(*(Text(cell) for cell in (party.party, _online(party), *_stages(party), why(party))))
@@ -69,21 +69,21 @@ def _rendered(study: StudySummary) -> RenderableType:
 
 
 def print_summary(study: StudySummary) -> None:
-    """A study's status for people: who has done what, and who is waited for."""
-    put(_rendered(study))
+    """Print a study's status for people: who has done what, and who is waited for."""
+    put(_render(study))
 
 
 @contextmanager
 def watch() -> Generator[Callable[[StudySummary], None]]:
-    """What shows a study while it goes on: on a terminal one table that changes, elsewhere a line for each change."""
+    """Yield what shows a study while it goes on: on a terminal one table that changes, elsewhere a line for each change."""
     if text_console().is_terminal:
         with Live(console=text_console(), auto_refresh=False, transient=True) as live:
-            yield lambda study: live.update(_rendered(study), refresh=True)
+            yield lambda study: live.update(_render(study), refresh=True)
         return
-    said: dict[str, str] = {}
+    last_lines: dict[str, str] = {}
 
     def show(study: StudySummary) -> None:
-        for line in changes(study, said):
+        for line in changes(study, last_lines):
             say(line)
 
     yield show

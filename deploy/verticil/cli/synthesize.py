@@ -78,7 +78,7 @@ def synthesize_command(
     form: FormatOption = Format.text,
     **options: object,
 ) -> None:
-    """What one owner of the whole table would publish: synthetic records, with one bound for everything together.
+    """Make what one owner of the whole table would publish: synthetic records, with one bound for everything together.
 
     Noise is drawn once, on tables of the columns; all else follows from the noisy tables. The same table, study and seed
     again give the same release and cost nothing, also with another method.
@@ -100,7 +100,7 @@ def synthesize_command(
         )
     progress = errors_console()
 
-    def told(line: str) -> None:
+    def report(line: str) -> None:
         progress.print(line, markup=False)
 
     if generator is not None:
@@ -115,12 +115,12 @@ def synthesize_command(
             dataset=dataset,
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
-            step=told,
+            step=report,
         )
         own = {name: value for name, value in options.items() if value is not None}
         _show_generated(generator.generate(request, **own), method=method, form=form)
         return
-    found = synthesize(
+    result = synthesize(
         table,
         study,
         epsilon=epsilon,
@@ -133,30 +133,30 @@ def synthesize_command(
         id_column=id_column,
         budget=Cost(epsilon=budget, delta=math.inf),
         compare=compare,
-        step=told,
+        step=report,
     )
-    if not emit(_document(found), form=form):
-        _print(found)
-    if strict and found.chains_agree is False:
+    if not emit(_document(result), form=form):
+        _print(result)
+    if strict and result.chains_agree is False:
         raise typer.Exit(6)
 
 
 def _add_options(command: Callable[..., None]) -> None:
     """Give a command the options of the generators that are installed, before ``--format``, and their words on the method."""
     own = inspect.signature(command, eval_str=True).parameters
-    shown = {name: item for name, item in own.items() if item.kind is not inspect.Parameter.VAR_KEYWORD}
-    last = shown.popitem()
-    declared, option = get_args(shown["method"].annotation)
+    parameters = {name: item for name, item in own.items() if item.kind is not inspect.Parameter.VAR_KEYWORD}
+    last = parameters.popitem()
+    kind, option = get_args(parameters["method"].annotation)
     option.metavar = f"<{'|'.join((*_METHODS, *_GENERATORS))}>"
     option.help = " ".join((option.help, *(item.help for item in _GENERATORS.values())))
-    shown["method"] = shown["method"].replace(annotation=Annotated[declared, option])
+    parameters["method"] = parameters["method"].replace(annotation=Annotated[kind, option])
     for generator in _GENERATORS.values():
-        shown |= {
+        parameters |= {
             item.name: item.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for item in _options_of(generator)
         }
-    shown[last[0]] = last[1]
-    vars(command)["__signature__"] = inspect.Signature(list(shown.values()), return_annotation=None)
-    command.__annotations__ = {name: item.annotation for name, item in shown.items()}
+    parameters[last[0]] = last[1]
+    vars(command)["__signature__"] = inspect.Signature(list(parameters.values()), return_annotation=None)
+    command.__annotations__ = {name: item.annotation for name, item in parameters.items()}
 
 
 def _options_of(generator: Generator) -> list[inspect.Parameter]:
@@ -194,7 +194,7 @@ def _generator_of(method: str, options: Mapping[str, object]) -> Generator | Non
 
 
 def _states_tables(study: Path) -> bool:
-    """Whether the study itself says what noise its tables get."""
+    """Return whether the study itself says what noise its tables get."""
     from verticil.shared.study.reading import read_study
 
     return read_study(study, by_owner=True).tables is not None
@@ -228,34 +228,34 @@ def _show_generated(result: GeneratorResult, *, method: str, form: Format) -> No
 
 def _print_cost(spending: Spending) -> None:
     cost, total = (cost_text(item.epsilon, item.delta) for item in (spending.cost, spending.total))
-    charged = f"charged before, on {spending.at:%Y-%m-%d}: nothing was spent again" if spending.again else "charged now"
-    say(f"each person, for everything in it together: {cost} ({charged}); this data set in all: {total}")
+    when = f"charged before, on {spending.at:%Y-%m-%d}: nothing was spent again" if spending.again else "charged now"
+    say(f"each person, for everything in it together: {cost} ({when}); this data set in all: {total}")
 
 
-def _document(found: Synthesized) -> dict[str, object]:
+def _document(result: Synthesized) -> dict[str, object]:
     from verticil.analyst.prediction import predict_study
 
-    spending, prediction = found.spending, predict_study(found.study, found.n_records)
+    spending, prediction = result.spending, predict_study(result.study, result.n_records)
     return {
-        "out": str(found.out),
-        "records": len(found.records),
-        "people": found.n_records,
+        "out": str(result.out),
+        "records": len(result.records),
+        "people": result.n_records,
         "study": {
-            "structure": {"method": found.study.structure.method},
-            "release": {"sample_from": found.study.records_from},
+            "structure": {"method": result.study.structure.method},
+            "release": {"sample_from": result.study.records_from},
         },
-        "changes": list(found.changes),
+        "changes": list(result.changes),
         "cost": _cost(spending.cost),
         "charged": not spending.again,
         "charged_at": f"{spending.at:%Y-%m-%dT%H:%M:%SZ}",
         "in_all": _cost(spending.total),
         "earlier": list(spending.others),
-        "warnings": list(found.warnings),
-        "chains_agree": found.chains_agree,
+        "warnings": list(result.warnings),
+        "chains_agree": result.chains_agree,
         "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
         **(
             {}
-            if found.comparison is None
+            if result.comparison is None
             else {
                 "comparison_without_noise": [
                     {
@@ -264,7 +264,7 @@ def _document(found: Synthesized) -> dict[str, object]:
                             {"ways": item.ways, "mean": item.mean, "worst": item.worst} for item in row.distances
                         ],
                     }
-                    for row in found.comparison
+                    for row in result.comparison
                 ]
             }
         ),
@@ -272,31 +272,31 @@ def _document(found: Synthesized) -> dict[str, object]:
 
 
 def _cost(cost: Cost) -> dict[str, float | None]:
-    """For a document: null where there is no bound."""
+    """Return a cost for a document: null where there is no bound."""
     return {"epsilon": cost.epsilon if math.isfinite(cost.epsilon) else None, "delta": cost.delta}
 
 
-def _print(found: Synthesized) -> None:
+def _print(result: Synthesized) -> None:
     from verticil.analyst.prediction import predict_study, prediction_text
 
-    for warning in found.warnings:
+    for warning in result.warnings:
         say(f"warning: {warning}", style="yellow")
     put("the study that was carried out:")
-    for line in found.changes:
+    for line in result.changes:
         say(f"  {line}")
-    put(f"{len(found.records)} synthetic records of {found.n_records} people in ", end="")
-    say(str(found.out))
-    _print_cost(found.spending)
-    if (prediction := predict_study(found.study, found.n_records)) is not None:
+    put(f"{len(result.records)} synthetic records of {result.n_records} people in ", end="")
+    say(str(result.out))
+    _print_cost(result.spending)
+    if (prediction := predict_study(result.study, result.n_records)) is not None:
         say(f"predicted distance to so many people, whoever they are: {prediction_text(prediction)}")
-    if found.comparison is not None:
-        shown = plain_table("drawn from", right=("2-way", "worst", "3-way", "worst"))
-        for row in found.comparison:
-            shown.add_row(row.method, *(f"{n:.4f}" for item in row.distances for n in (item.mean, item.worst)))
+    if result.comparison is not None:
+        table = plain_table("drawn from", right=("2-way", "worst", "3-way", "worst"))
+        for row in result.comparison:
+            table.add_row(row.method, *(f"{n:.4f}" for item in row.distances for n in (item.mean, item.worst)))
         put("total variation distance to the table itself, which no noise covers: for your eyes only")
-        put(shown)
-    if found.out is not None and found.out.is_dir():
-        say(f"next: verticil release verify {found.out / 'release'} --ca {found.out / 'ca.crt'}")
+        put(table)
+    if result.out is not None and result.out.is_dir():
+        say(f"next: verticil release verify {result.out / 'release'} --ca {result.out / 'ca.crt'}")
 
 
 _GENERATORS: Final = generators()

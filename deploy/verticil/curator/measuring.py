@@ -68,7 +68,7 @@ def _choosing(study: Study) -> dict[str, Json]:
 
 
 def digest_of(release: Release) -> bytes:
-    """SHA-256 that names a measurement: 32 bytes."""
+    """Return the SHA-256 that names a measurement: 32 bytes."""
     return hashlib.sha256(release.to_json().encode()).digest()
 
 

@@ -350,7 +350,7 @@ def _warnings(
 
 
 def _pairs(study: Study) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Names and number of cells of each table."""
+    """Yield names and number of cells of each table."""
     for members in tables_of(study):
         units = [study.units[index] for index in members]
         yield tuple(name for unit in units for name in unit.variables), math.prod(u.transition.n_states for u in units)

@@ -180,7 +180,7 @@ def _use_study_names(table: TextTable, study: Study) -> TextTable:
 
 
 def _common(tables: Mapping[str, TextTable]) -> tuple[list[str], list[str]]:
-    """Names of columns that all tables have, in the real table's order, and notes about the others."""
+    """Return names of columns that all tables have, in the real table's order, and notes about the others."""
     (_, real), *others = tables.items()
     names, notes = list(real.columns), list[str]()
     for name, table in others:
@@ -290,7 +290,7 @@ def _edges(real: TextColumn, texts: Sequence[str]) -> tuple[list[float], str]:
 
 
 def _bin_columns(columns: Sequence[TextColumn], edges: Sequence[float], number_format: str) -> _Column:
-    """Bins below, between and above the edges; then missing, texts that are no numbers, and what only others have."""
+    """Return bins below, between and above the edges; then missing, texts that are no numbers, and what only others have."""
     codes: list[NDArray[np.int64]] = []
     values: list[Floats | None] = []
     n_bins = len(edges) + 1
@@ -312,7 +312,7 @@ def _bin_columns(columns: Sequence[TextColumn], edges: Sequence[float], number_f
 
 
 def _numbers(column: TextColumn, number_format: str) -> Floats:
-    """(texts,), NaN where a text is no number."""
+    """Return (texts,), NaN where a text is no number."""
     own = (number_of(text, number_format) for text in column.texts)
     return np.array([math.nan if number is None or math.isinf(number) else number for number in own])
 
@@ -357,7 +357,7 @@ def _categories(columns: Sequence[TextColumn], notes: list[str]) -> _Column:
 
 
 def _alike(place: Mapping[str, int]) -> dict[object, int]:
-    """Other spellings that lead to one category: the same number, the same word in other letters, the same truth value."""
+    """Return other spellings that lead to one category: the same number, the same word in other letters, the same truth value."""
     codes_of: dict[object, set[int]] = {}
     for text, code in place.items():
         for key in _keys(text):

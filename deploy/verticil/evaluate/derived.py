@@ -68,7 +68,7 @@ def derived_from(study: Study, columns: Sequence[str]) -> list[str]:
 
 
 def _derivations(study: Study) -> dict[str, Flag | Function]:
-    """Flags, then functions by their places: each follows from columns of the table, or from those before it."""
+    """Return flags, then functions by their places: each follows from columns of the table, or from those before it."""
     if study.knowledge is None:
         return {}
     flags: dict[str, Flag | Function] = {flag.variable: flag for flag in study.knowledge.flags}
@@ -105,7 +105,7 @@ def _derive_column(item: Flag | Function, table: TextTable, study: Study) -> Tex
 
 
 def _codes(column: TextColumn, variable: Variable, properties: Mapping[str, str]) -> NDArray[np.int32]:
-    """(n,), -1 where the study does not declare the value."""
+    """Return (n,), -1 where the study does not declare the value."""
     number_format = numbers_of(column.texts)[0] if variable.bins else "plain"
     codebook = Codebook(variable, properties, style=number_format, where=f"column '{variable.name}'")
     return codebook.encode(column.texts)[0][column.index]

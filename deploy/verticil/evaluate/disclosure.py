@@ -80,7 +80,7 @@ def possible_codes(factors: Sequence[Factor], table: CodedTable, column: int) ->
 
 
 def _open(possible: Bools | None, n: int) -> Bools:
-    """(n,), whether rules leave more than one value."""
+    """Return (n,), whether rules leave more than one value."""
     return np.ones(n, dtype=np.bool_) if possible is None else possible.sum(axis=1) > 1
 
 
@@ -154,7 +154,7 @@ def guessed_rightly(guess: Guess, table: CodedTable, synthetic: CodedTable) -> B
 def _of_target(
     side: str, table: CodedTable, synthetic: CodedTable, target: int, possible: Bools | None
 ) -> dict[str, float]:
-    """GCAP and CAP of the column that is asked for, with its codes as they are; who is determined by rules is left out."""
+    """Return GCAP and CAP of the column that is asked for, with its codes as they are; who is determined by rules is left out."""
     open_records = np.flatnonzero(_open(possible, table.n))
     original_keys, synthetic_keys = (
         _hide_target(table.rows(open_records), target, None if possible is None else possible[open_records]),
@@ -171,7 +171,7 @@ def _hide_target(table: CodedTable, target: int, possible: Bools | None = None) 
 
 
 def _learn_target(this_round: Round, play: Play, setting: Setting) -> Measured:
-    """Classifiers that learned from the table, tested on members and on others whose value rules do not determine."""
+    """Measure classifiers that learned from the table, tested on members and on others whose value rules do not determine."""
     most = None if setting.full else _LEARNED
     training = label_records(play.table.rows(np.arange(play.table.n)[:most]), setting.target)
     factors = _factors(setting, this_round.real.names)
@@ -204,7 +204,7 @@ def _learn_target(this_round: Round, play: Play, setting: Setting) -> Measured:
 
 
 def _membership(this_round: Round, play: Play, setting: Setting) -> Measured:
-    """Nearest records, and how much nearer they are than those of a reference: of the holdout, who are not attacked."""
+    """Measure nearest records, and how much nearer they are than those of a reference: of the holdout, who are not attacked."""
     sides = _sides(this_round)
     synthetic, *side_points = points(play.published, *(table for _, table in sides))
     distance = [nearest(side, synthetic) for side in side_points]
@@ -249,7 +249,7 @@ def _measure(what: str, measured_rate: Rate) -> Row:
 
 
 def _nearer(this_round: Round, play: Play, rows: list[Row]) -> float:
-    """Distance to the closest record: published records nearer to members than to as many others."""
+    """Return the distance to the closest record: published records nearer to members than to as many others."""
     n = min(this_round.real.n, this_round.tested.n)
     records, members, others = points(
         play.table.rows(np.arange(play.table.n)[:_NEARER]),
@@ -281,7 +281,7 @@ def _linkability(this_round: Round, play: Play, setting: Setting) -> Measured:
 
 
 def _splits(names: Sequence[str], setting: Setting) -> list[tuple[str, list[int]]]:
-    """Columns of one side: each party's against those of all others; without parties the first half against the second."""
+    """Return columns of one side: each party's against those of all others; without parties the first half against the second."""
     by: dict[str, list[int]] = {}
     for place, party in enumerate(setting.parties):
         by.setdefault(party, []).append(place)
@@ -297,7 +297,7 @@ def _splits(names: Sequence[str], setting: Setting) -> list[tuple[str, list[int]
 
 
 def _singling_out(this_round: Round, play: Play, setting: Setting) -> Measured:
-    """Conditions from the published records, on as many members as others.
+    """Measure conditions from the published records, on as many members as others.
 
     Few conditions hold for one person of few, so that these are not only the attacked ones of a round, and rounds share people.
     """

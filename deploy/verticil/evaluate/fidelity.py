@@ -80,7 +80,7 @@ def _choose_tables(n_columns: int, ways: int, *, full: bool) -> list[tuple[int, 
 
 
 def _uniform(this_round: Round) -> CodedTable:
-    """Records in which every category is as frequent as any other."""
+    """Return records in which every category is as frequent as any other."""
     generator, n = this_round.generator(_UNIFORM), this_round.real.n
     columns = [generator.integers(0, states, n, dtype=np.uint16) for states in this_round.real.n_states]
     return dataclasses.replace(this_round.real, codes=tuple(columns), values=(None,) * len(columns))

@@ -132,7 +132,7 @@ def figure(
 
 
 def worst_first(figures: Sequence[Figure]) -> list[tuple[Asked, tuple[Figure, ...]]]:
-    """Figures of all candidates, each figure once, those with the worst candidate first; what was not computed last."""
+    """Return figures of all candidates, each figure once, those with the worst candidate first; what was not computed last."""
     rows: dict[str, list[Figure]] = {}
     for item in figures:
         rows.setdefault(item.asked.key, []).append(item)

@@ -180,7 +180,7 @@ def _at(position: float) -> float:
 
 
 def _values(evaluation: Evaluation, name: str, names: Sequence[str]) -> Shown:
-    """Means over the seeds: a row for each number, a column for each table."""
+    """Return means over the seeds: a row for each number, a column for each table."""
     rows = evaluation.measured[name]
     keys = [key for key in rows[0] if key not in {"table", "seed"}]
     keys += [key for row in rows for key in row if key not in {*keys, "table", "seed"}]

@@ -73,11 +73,11 @@ class Round:
     tested: CodedTable
 
     def generator(self, purpose: int) -> np.random.Generator:
-        """Draws of one metric; the same whatever else runs."""
+        """Return draws of one metric; the same whatever else runs."""
         return np.random.default_rng([self.seed, purpose])
 
     def references(self, *, is_attack: bool) -> tuple[Play, Play]:
-        """Floor and baseline; see the module."""
+        """Return floor and baseline; see the module."""
         worst = self.real if is_attack else self.independent
         return (
             Play(name="floor", kind="floor", table=self.floor, published=self.floor),
@@ -98,7 +98,7 @@ class Round:
 
 
 def size_of(real: CodedTable, smallest: int, *, full: bool) -> int:
-    """Records of each table in a round: at most half of the real ones, all of the smallest candidate and `TRAINING`."""
+    """Return the size of each table in a round: at most half of the real ones, all of the smallest candidate and `TRAINING`."""
     return min(real.n // 2, smallest, real.n if full else TRAINING)
 
 

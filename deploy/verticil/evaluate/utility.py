@@ -55,7 +55,7 @@ def _of_majority(test_records: Labelled, n_classes: int) -> dict[str, float]:
 
 
 def label_records(table: CodedTable, target: int, *without: int) -> Labelled:
-    """Records as classifiers take them: one column is what they learn to predict, others are left out."""
+    """Return records as classifiers take them: one column is what they learn to predict, others are left out."""
     return Labelled(features=table.features(target, *without), target=table.codes[target].astype(np.int64))
 
 

@@ -113,7 +113,7 @@ class Provisioned:
 
 
 def derived_secret(seed: int | None, purpose: str) -> bytes:
-    """32 bytes for `purpose`: random, or with a seed derived from it, which the release's manifest must then say."""
+    """Return 32 bytes for `purpose`: random, or with a seed derived from it, which the release's manifest must then say."""
     if seed is None:
         return secrets.token_bytes(32)
     return hashlib.sha256(f"verticil/simulation/v1\0{purpose}\0{seed}".encode()).digest()

@@ -114,7 +114,7 @@ async def run_miner(
         functools.partial(
             miner_gauges,
             node.session,
-            node.presence,
+            node.leases,
             node.relay,
             config.state_directory,
             credentials_in_use,

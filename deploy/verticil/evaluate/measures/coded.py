@@ -53,7 +53,7 @@ class CodedTable:
         return len(self.codes[0])
 
     def rows(self, index: NDArray[np.integer] | Sequence[int]) -> CodedTable:
-        """Some records, in this order."""
+        """Return some records, in this order."""
         return CodedTable(
             names=self.names,
             codes=tuple(column[index] for column in self.codes),
@@ -75,7 +75,7 @@ class CodedTable:
         )
 
     def column(self, name: str) -> int:
-        """Position of a column.
+        """Return the position of a column.
 
         Raises:
             KeyError: there is none of this name.

@@ -106,7 +106,7 @@ class Disclosure:
 
 
 def gcap(originals: Known, synthetic: Known) -> Attribution:
-    """Generalized correct attribution probability of each attacked record; always defined.
+    """Return generalized correct attribution probability of each attacked record; always defined.
 
     Args:
         originals: the original records.

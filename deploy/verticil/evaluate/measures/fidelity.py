@@ -95,7 +95,7 @@ def distances(
     ways: int,
     tables: Iterable[tuple[int, ...]] | None = None,
 ) -> Distance:
-    """Distances of all `ways`-way tables, or of some.
+    """Return distances of all `ways`-way tables, or of some.
 
     Args:
         real: the real columns, each (n,), codes.
@@ -146,7 +146,7 @@ def compare(
 
 
 def conditional(counts: Ints | Floats) -> Floats:
-    """theta_jk = N_jk / N_j, along the last axis; NaN where N_j is not positive."""
+    """Return theta_jk = N_jk / N_j, along the last axis; NaN where N_j is not positive."""
     totals = counts.sum(axis=-1, keepdims=True)
     theta: Floats = np.divide(counts, totals, out=np.full(counts.shape, np.nan), where=totals > 0)
     return theta
@@ -200,7 +200,7 @@ def conditional_kullback_leibler(real: Counts, other: Counts, *, smoothing: floa
 
 
 def k_marginal(distance: Distance) -> float:
-    """NIST's score of a mean distance: 1000 of equal tables, 0 where no record is alike.
+    """Return NIST's score of a mean distance: 1000 of equal tables, 0 where no record is alike.
 
     SDNist's k-marginal is (2 - mean L1) * 500 over tables of k columns; the clustering score of NIST's challenge of 2018 is a
     thousand times that of three columns, over drawn ones (Bao, He, Prasad, Hay & Machanavajjhala 2021).

@@ -47,7 +47,7 @@ class Fit:
 
 
 def indicators(codes: Sequence[AnyCodes], n_states: Sequence[int]) -> csr_array:
-    """(n, 1 + sum of K), a constant column and one of each category of each column, in their order."""
+    """Return (n, 1 + sum of K), a constant column and one of each category of each column, in their order."""
     from scipy.sparse import csr_array
 
     n, starts = len(codes[0]), 1 + np.concatenate([[0], np.cumsum(n_states)])
@@ -62,7 +62,7 @@ def indicators(codes: Sequence[AnyCodes], n_states: Sequence[int]) -> csr_array:
 
 
 def independent_columns(design: csr_array) -> Ints:
-    """Positions of the columns that do not follow from those before them.
+    """Return positions of the columns that do not follow from those before them.
 
     >>> from scipy.sparse import csr_array
     >>> independent_columns(csr_array(np.array([[1.0, 1, 0, 2], [1, 0, 1, 2], [1, 1, 0, 3]]))).tolist()
@@ -119,7 +119,7 @@ def fit(design: csr_array, target: Floats) -> Fit:
 
 
 def _directions(design: csr_array) -> Floats:
-    """(w, rank), orthonormal: the directions in which coefficients can be told apart."""
+    """Return (w, rank), orthonormal: the directions in which coefficients can be told apart."""
     lengths, vectors = np.linalg.eigh((design.T @ design).toarray())
     directions: Floats = vectors[:, lengths > _RANK * lengths[-1]]
     return directions
@@ -144,6 +144,6 @@ def _newton_step(information: Floats, gradient: Floats) -> Floats:
 
 
 def _likelihood(scores: Floats, target: Floats) -> tuple[Floats, float]:
-    """Probabilities of class 1, and the logarithm of the likelihood."""
+    """Return probabilities of class 1, and the logarithm of the likelihood."""
     softplus = np.logaddexp(0.0, scores)
     return np.exp(scores - softplus), float((target * scores - softplus).sum())

@@ -51,7 +51,7 @@ class Points:
 
 
 def points(synthetic: CodedTable, *others: CodedTable) -> list[Points]:
-    """Records on one scale, the published ones', which comes first.
+    """Return records on one scale, the published ones', which comes first.
 
     Args:
         synthetic: what numbers are placed among.
@@ -102,7 +102,7 @@ class Distances:
         self._differ, self._apart = np.empty(shape, dtype=np.bool_), np.empty(shape, dtype=np.int16)
 
     def total(self, block: slice, columns: Sequence[int]) -> Units:
-        """(records of the block, published records), the sum over some columns."""
+        """Return (records of the block, published records), the sum over some columns."""
         total = np.zeros((block.stop - block.start, self._published.n), dtype=np.uint16)
         differences = np.zeros(total.shape, dtype=np.uint8)
         categories = [column for column in columns if self._asked.places[column] is None]
@@ -139,7 +139,7 @@ class Distances:
 
 
 def nearest(records: Points, synthetic: Points) -> Ints:
-    """(n,), the distance to the nearest published record, in units, summed over the columns."""
+    """Return (n,), the distance to the nearest published record, in units, summed over the columns."""
     distances = Distances(records, synthetic)
     nearest_distance = np.empty(records.n, dtype=np.int64)
     for block in distances.blocks:

@@ -84,16 +84,16 @@ class Propensity:
         return Null(mean=free * multiple, deviation=math.sqrt(2 * free) * multiple)
 
     def ratio(self, null: Null) -> float:
-        """pMSE as a multiple of what chance does; NaN where chance does nothing."""
+        """Return pMSE as a multiple of what chance does; NaN where chance does nothing."""
         return self.value / null.mean if null.mean > 0 else math.nan
 
     def standardize(self, null: Null) -> float:
-        """(pMSE - mean) / deviation of what chance does (S_pMSE); NaN where that has none."""
+        """Return (pMSE - mean) / deviation of what chance does (S_pMSE); NaN where that has none."""
         return (self.value - null.mean) / null.deviation if null.deviation > 0 else math.nan
 
 
 def logistic_propensity(real: CodedTable, synthetic: CodedTable) -> Propensity:
-    """pMSE of a logistic regression on the categories of all columns, without interactions.
+    """Return pMSE of a logistic regression on the categories of all columns, without interactions.
 
     >>> codes = lambda *of: (np.array(of, dtype=np.uint8),)
     >>> table = lambda of: CodedTable(names=("a",), codes=of, n_states=(2,), values=(None,))
@@ -112,7 +112,7 @@ def logistic_propensity(real: CodedTable, synthetic: CodedTable) -> Propensity:
 def tree_propensity(
     real: CodedTable, synthetic: CodedTable, *, generator: np.random.Generator, permutations: int = PERMUTATIONS
 ) -> tuple[Propensity, Null]:
-    """pMSE of a classification tree, and what trees do where which records are synthetic is permuted.
+    """Return pMSE of a classification tree, and what trees do where which records are synthetic is permuted.
 
     A tree finds interactions that the logistic regression does not. It is grown on numbers where there are some, else on codes,
     and no split needs to gain anything (where tables of single columns agree, the first one gains nothing): only the least number
@@ -141,7 +141,7 @@ def tree_propensity(
 
 
 def _label(real: CodedTable, synthetic: CodedTable) -> tuple[Floats, int]:
-    """0 of real, 1 of synthetic records, and how many these are."""
+    """Return 0 of real, 1 of synthetic records, and how many these are."""
     return np.repeat([0.0, 1.0], [real.n, synthetic.n]), real.n + synthetic.n
 
 
@@ -150,7 +150,7 @@ def _error(probabilities: Floats, share: float) -> float:
 
 
 def _features(table: CodedTable) -> NDArray[np.float32]:
-    """(n, d): numbers, below all others where there is none; a category as its code."""
+    """Return (n, d): numbers, below all others where there is none; a category as its code."""
     least = float(np.finfo(np.float32).min)
     columns = [
         codes.astype(np.float64) if values is None else np.nan_to_num(values, nan=least)

@@ -43,7 +43,7 @@ class Coefficients:
     errors: Floats
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """(w,) lower and (w,) upper ends, by the normal distribution."""
+        """Return (w,) lower and (w,) upper ends, by the normal distribution."""
         from scipy.special import ndtri
 
         half = float(ndtri((1 + level) / 2)) * self.errors
@@ -66,7 +66,7 @@ class Agreement:
 
 
 def interval_overlap(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> Floats:
-    """IO of intervals (lower, upper); NaN where an end is.
+    """Return IO of intervals (lower, upper); NaN where an end is.
 
     >>> a = lambda low, high: (np.array([low]), np.array([high]))
     >>> [float(interval_overlap(a(0.0, 2.0), a(*other))[0]) for other in ((0.0, 2.0), (1.0, 2.0), (3.0, 5.0))]
@@ -79,7 +79,7 @@ def interval_overlap(first: tuple[Floats, Floats], second: tuple[Floats, Floats]
 
 
 def interval_overlap_or_none(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> Floats:
-    """O_IC of intervals (lower, upper); NaN where an end is.
+    """Return O_IC of intervals (lower, upper); NaN where an end is.
 
     >>> a = lambda low, high: (np.array([low]), np.array([high]))
     >>> [round(float(interval_overlap_or_none(a(0.0, 2.0), a(*of))[0]), 4) for of in ((0.0, 2.0), (1.0, 2.0), (3.0, 5.0))]
@@ -174,6 +174,6 @@ def _coefficients(design: csr_array, answers: Bools, names: Sequence[tuple[str, 
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
-    """NaN where it is divided by 0."""
+    """Return the ratio; NaN where it is divided by 0."""
     ratio: Floats = np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below != 0)
     return ratio

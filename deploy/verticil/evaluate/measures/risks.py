@@ -58,7 +58,7 @@ class Risk:
 
 
 def rate(successes: float, attacks: int, *, confidence: float = CONFIDENCE) -> Rate:
-    """Wilson's interval of a share.
+    """Return Wilson's interval of a share.
 
     >>> found = rate(0, 100)
     >>> round(found.value, 4), round(found.value + found.error, 4)
@@ -112,7 +112,7 @@ class Separation:
         return float((self.true - self.false).max())
 
     def true_positive_rate(self, false: float) -> float:
-        """Share of members that are found where so large a share of others is taken for members (Carlini et al. 2022).
+        """Return the share of members that are found where so large a share of others is taken for members (Carlini et al. 2022).
 
         Between two thresholds a coin decides, so that ties do not matter.
         """
@@ -144,7 +144,7 @@ def separation(members: Floats | Ints, others: Floats | Ints) -> Separation:
 
 
 def nearer(members: Ints, others: Ints) -> float:
-    """Share of synthetic records that are nearer to a member's record than to another's, of equals half.
+    """Return the share of synthetic records that are nearer to a member's record than to another's, of equals half.
 
     Args:
         members, others: (n,), the distance of each synthetic record to the nearest of as many members and others.

@@ -44,11 +44,11 @@ class Conditions:
         return len(self.columns)
 
     def some(self, positions: Ints) -> Conditions:
-        """Some of them, in this order."""
+        """Return some of them, in this order."""
         return Conditions(columns=self.columns[positions], low=self.low[positions], high=self.high[positions])
 
     def holding(self, table: CodedTable) -> Ints:
-        """(q,), for how many records each holds."""
+        """Return (q,), for how many records each holds."""
         return _holding(self, _numbers(table))
 
 
@@ -66,7 +66,7 @@ def _holding(conditions: Conditions, numbers: Floats) -> Ints:
 
 
 def _numbers(table: CodedTable) -> Floats:
-    """(columns, records), numbers, or codes where there are none."""
+    """Return (columns, records), numbers, or codes where there are none."""
     return np.array(
         [
             codes.astype(np.float64) if values is None else np.where(np.isnan(values), _MISSING, values)
@@ -76,7 +76,7 @@ def _numbers(table: CodedTable) -> Floats:
 
 
 def of_one_column(synthetic: CodedTable, most: int, *, generator: np.random.Generator) -> Conditions:
-    """Conditions on one column that hold for one distinct published record; at most so many, drawn."""
+    """Return conditions on one column that hold for one distinct published record; at most so many, drawn."""
     numbers = _numbers(_distinct(synthetic))
     columns: list[int] = []
     low: list[float] = []

@@ -192,7 +192,7 @@ def area_under_curve(target: Labels, scores: Floats) -> float:
 
 
 def macro_f1(confusion: NDArray[np.int64]) -> float:
-    """Mean over the classes that records have of the harmonic mean of precision and recall.
+    """Return the mean over the classes that records have of the harmonic mean of precision and recall.
 
     >>> round(macro_f1(np.array([[3, 1, 0], [0, 2, 0], [0, 0, 0]])), 4)  # (6/7 + 4/5) / 2
     0.8286

@@ -126,7 +126,7 @@ def blend_models(
 
 
 def share_of_joint(above: float, below: float) -> float:
-    """b, from what is above and below the line; 0 where both models are the same.
+    """Return b, from what is above and below the line; 0 where both models are the same.
 
     >>> [share_of_joint(above, 2.0) for above in (-1.0, 0.1, 1.5, 1.9, 3.0)]
     [0.0, 0.0, 0.75, 1.0, 1.0]
@@ -173,7 +173,7 @@ def _again(
 def _records(
     network: Network, joint: JointEstimate, tables: NoisyTables, seed: int, support: Support | None
 ) -> WeightedRecords:
-    """Possible records of a network: those that a joint model was made of, or others."""
+    """Return possible records of a network: those that a joint model was made of, or others."""
     if joint.drawn is not None and isinstance(joint.model, WeightedRecords):
         return dataclasses.replace(joint.model, weights=joint.drawn)
     n, rng = atoms.n_atoms(tables.n_states), np.random.default_rng([seed, 7])
@@ -199,7 +199,7 @@ def _mix_records(
     support: Support | None,
     rng: np.random.Generator,
 ) -> tuple[atoms.AtomCodes, Floats]:
-    """b of the joint model's records and 1 - b of the network's, with weights; all possible."""
+    """Return b of the joint model's records and 1 - b of the network's, with weights; all possible."""
     model = joint.model
     if joint.drawn is not None and isinstance(model, WeightedRecords):
         weights = share * model.weights + (1 - share) * joint.drawn
@@ -239,7 +239,7 @@ def _shares(model: JointModel) -> list[Floats]:
 
 
 def _looked_at(tables: NoisyTables, ours: list[Floats]) -> list[Floats]:
-    """F: unbiased estimates of all pairs; with noise on the tables the joint model's."""
+    """Return F: unbiased estimates of all pairs; with noise on the tables the joint model's."""
     if tables.has_noise:
         return ours
     estimates: list[Floats] = []

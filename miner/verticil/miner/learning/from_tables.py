@@ -228,7 +228,7 @@ def _sample_graphs(
     progress: Callable[[float], None],
     stages: Stages,
 ) -> Sampled:
-    """Graphs by the first `MIXED_REPLICATES`, each taken for as many people as there are: see `posterior.scores`."""
+    """Return graphs by the first `MIXED_REPLICATES`, each taken for as many people as there are: see `posterior.scores`."""
     parts = [
         PosteriorScores(ModelTables(model, people, study.schema.names), local_score(study.structure.score), whole=True)
         for model in models[:MIXED_REPLICATES]
@@ -262,7 +262,7 @@ def _replicates(
     check: Callable[[], None],
     progress: Callable[[float], None],
 ) -> Iterator[JointModel]:
-    """Models of tables that were drawn from the estimated one; each by a single fit, which scatters more than several."""
+    """Yield models of tables that were drawn from the estimated one; each by a single fit, which scatters more than several."""
     for number in range(REPLICATES):
         check()
         progress(number / REPLICATES)
@@ -343,7 +343,7 @@ def _family(
 
 
 def _rows(table: Floats, possible: Bools) -> Floats:
-    """Rows to sum 1 of what is possible; one without anybody is as the margin is, as far as it is possible there."""
+    """Return rows to sum 1 of what is possible; one without anybody is as the margin is, as far as it is possible there."""
     table = np.where(possible, table, 0.0)
     totals, margin = table.sum(axis=1, keepdims=True), np.where(possible, table.sum(axis=0), 0.0)
     margin = np.where(margin.sum(axis=1, keepdims=True) > 0, margin, possible)

@@ -159,7 +159,7 @@ def quick_network(
 
 
 def _mix_with_product(table: Floats) -> Floats:
-    """Shares, mixed with the product of the one-way shares, of which none is 0."""
+    """Return shares, mixed with the product of the one-way shares, of which none is 0."""
     share = table / max(float(table.sum()), 1.0)
     product = np.ones((1,) * table.ndim)
     for axis in range(table.ndim):
@@ -201,7 +201,7 @@ class PairCheck:
 
 
 def sample_of(network: Network, *, seed: int, support: Support | None = None) -> Sample:
-    """Records of a network that meet what is stated of all: codes of each variable.
+    """Return records of a network that meet what is stated of all: codes of each variable.
 
     Raises:
         DataFault: LEARNING_FAILED, there are none.

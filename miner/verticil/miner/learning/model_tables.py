@@ -95,7 +95,7 @@ class ModelScores(FamilyScores):
         return noise_factor / math.prod(self._factor[v] for v in members)
 
     def information(self, child: int, parents: tuple[int, ...]) -> float:
-        """Mutual information of a variable with the joint of its parents in the model, nats."""
+        """Return the mutual information of a variable with the joint of its parents in the model, nats."""
         table, _ = self._tables.count_family((*parents, child))
         return plug_in_information(table.reshape(-1, table.shape[-1]))
 

@@ -215,7 +215,7 @@ def search_columns(
 def _complete_records(
     part: _Part, columns: Sequence[Codes], search: Search, progress: Callable[[float], None], interruption: Interruption
 ) -> Found:
-    """Graphs with the missing values of records as unknowns."""
+    """Return graphs with the missing values of records as unknowns."""
     study = part.study
     graph_sample, completion = completed_graphs(
         columns, part.problem, part.pairs, study, progress=progress, interruption=interruption

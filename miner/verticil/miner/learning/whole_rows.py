@@ -63,7 +63,7 @@ class Cliques:
     home: tuple[int, ...]
 
     def cells(self, n_states: Sequence[int]) -> int:
-        """Cells of all cliques together."""
+        """Return the number of cells of all cliques together."""
         return sum(math.prod(n_states[v] for v in members) for members in self.members)
 
 
@@ -246,7 +246,7 @@ class _Rows:
         return potentials
 
     def move(self, tables: list[Floats], expected_counts: list[Floats], strongest: float) -> list[Floats]:
-        """Tables after a step, raised to at most such a power."""
+        """Return tables after a step, raised to at most such a power."""
         new_tables = []
         for table, counts, strength in zip(tables, expected_counts, self._powers, strict=True):
             rows = counts.sum(axis=-1, keepdims=True)
@@ -260,7 +260,7 @@ class _Rows:
         return new_tables
 
     def rows_of(self, child: int) -> Floats:
-        """(J, K), as a family has them."""
+        """Return (J, K), as a family has them."""
         return self.tables[child].reshape(-1, self._states[child])
 
 

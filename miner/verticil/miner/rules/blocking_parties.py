@@ -58,7 +58,7 @@ def missing(study: Study, record: StudyRecord, stage: State, waited_for: Collect
 
 
 def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
-    """Until when every party must have given its part; None: the study declares none.
+    """Say until when every party must have given its part; None: the study declares none.
 
     A sub-model has the declared time once more, from the decision: its parties have waited until then for those left out.
     """

@@ -96,7 +96,7 @@ class Changes:
                 await event.wait()
 
 
-class Presence:
+class Leases:
     """Leases and progress of the parties.
 
     A lease is begun anew whenever something arrives from the party, and by nothing else: how long the miner goes on serving a
@@ -132,7 +132,7 @@ class Presence:
         return epoch
 
     def hear(self, party: str, epoch: int = 0) -> None:
-        """Something has arrived from the party.
+        """Note that something has arrived from the party.
 
         Args:
             party: from whom.

@@ -55,7 +55,7 @@ def at_deadline(session: Session, record: StudyRecord) -> bool:
 
 
 def _obstacle(study: Study, record: StudyRecord, stage: State, absent: Mapping[str, str]) -> str | None:
-    """Why there is no sub-model without these; None: there is one; empty: the study does not ask for any."""
+    """Say why there is no sub-model without these; None: there is one; empty: the study does not ask for any."""
     if study.quorum is None or study.quorum.minimum is None:
         return ""
     if record.sub_model is not None:

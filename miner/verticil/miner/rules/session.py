@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 def timestamp(moment: dt.datetime) -> str:
-    """UTC, ISO 8601, seconds."""
+    """Write a time in UTC, ISO 8601, seconds."""
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

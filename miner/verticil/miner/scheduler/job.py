@@ -301,7 +301,7 @@ def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.
 
 
 def _meter(stage: str, step: str, total: int, progress: Callable[[str, int], None]) -> Meter:
-    """Tells whoever waits how many per cent are done, and the log how fast it goes."""
+    """Tell whoever waits how many per cent are done, and the log how fast it goes."""
 
     def tell(meter: Told) -> None:
         progress(stage, 100 * meter.done // total)

@@ -117,7 +117,7 @@ class Retention:
         return due is None or due <= self._session.clock()
 
     def _owed_statements(self, record: StudyRecord) -> tuple[str, ...]:
-        """Parties that get a statement of the deletion: those whose columns go now, and those that asked for it."""
+        """Return parties that get a statement of the deletion: those whose columns go now, and those that asked for it."""
         owners = () if record.columns_removed else [unit.owner for unit in self._units(record)]
         if self._had_round(record) and not record.columns_removed:
             owners = [*self._session.effective(record).parties]
@@ -153,7 +153,7 @@ class Retention:
     # ---- for the operator
 
     def survey(self) -> tuple[Removable, ...]:
-        """Everything that goes, now or later, oldest study first. Changes nothing."""
+        """Return everything that goes, now or later, oldest study first. Changes nothing."""
         session = self._session
         digests = session.catalogue.digests()
         records = [session.record(digest) for digest in digests]

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, cast
 
-from verticil.miner.rules.leases import Changes, Presence
+from verticil.miner.rules.leases import Changes, Leases
 from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
 from verticil.miner.rules.session import Session, awaited_parties, timestamp
@@ -63,7 +63,7 @@ class Scheduler:
     Args:
         session: the rules.
         changes: wakes the loop, and is notified of changes.
-        presence: progress to forget at a study's end.
+        leases: progress to forget at a study's end.
         executor: runs learning jobs.
         rounds: of the studies that have some.
         signer: signs releases.
@@ -77,7 +77,7 @@ class Scheduler:
         self,
         session: Session,
         changes: Changes,
-        presence: Presence,
+        leases: Leases,
         executor: Executor,
         rounds: MessageRounds,
         *,
@@ -90,7 +90,7 @@ class Scheduler:
         self._keep = keep
         self._session = session
         self._changes = changes
-        self._presence = presence
+        self._leases = leases
         self._executor = executor
         self._rounds = rounds
         self._signer = signer
@@ -178,7 +178,7 @@ class Scheduler:
         if is_final(state):
             await _cancel(*self._tasks(digest, with_round=not open_round))
             self._details.pop(digest, None)
-            self._presence.forget(digest)
+            self._leases.forget(digest)
             if not open_round:
                 await to_the_end(self._rounds.end, digest)
             await to_the_end(self._retention.settle, digest)

@@ -53,7 +53,7 @@ _NO_MEMORY: Final = ("cannot allocate memory", "failed to map segment")
 
 
 def _in_words(error: Exception, memory_bytes: int) -> dict[str, str]:
-    """Message and hint of whatever ended the learning; no text of the error, which may hold anything."""
+    """Return the message and the hint of whatever ended the learning; no text of the error, which may hold anything."""
     text = str(error).lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _NO_MEMORY):
         message = f"learning needs more than the {memory_bytes} bytes that a worker may use"

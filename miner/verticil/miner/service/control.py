@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from verticil.miner.rules.blocking_parties import APPROVAL, deadline, left_out, reporting_party
 from verticil.miner.rules.certificates import Certificates
-from verticil.miner.rules.leases import Changes, Presence
+from verticil.miner.rules.leases import Changes, Leases
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
@@ -48,7 +48,7 @@ class Control:
         session: the rules.
         submissions: takes studies in.
         changes: wakes callers that wait, and is notified of changes.
-        presence: leases and progress.
+        leases: who is online, and how far each party is.
         certificates: what parties showed last.
         detail: stage of estimation and search of a study, for people; empty when it does not run.
     """
@@ -58,7 +58,7 @@ class Control:
         session: Session,
         submissions: Submissions,
         changes: Changes,
-        presence: Presence,
+        leases: Leases,
         certificates: Certificates,
         *,
         detail: Callable[[bytes], str] = lambda _digest: "",
@@ -66,7 +66,7 @@ class Control:
         self._session = session
         self._submissions = submissions
         self._changes = changes
-        self._presence = presence
+        self._leases = leases
         self._certificates = certificates
         self._detail = detail
 
@@ -193,9 +193,9 @@ class Control:
         culprit = reporting_party(study, record.failure) if record.failure is not None else None
         for party in study.parties:
             units = current.units_of(party)
-            progress, age = self._presence.progress(record.digest, party), self._presence.age_seconds(party)
+            progress, age = self._leases.progress(record.digest, party), self._leases.age_seconds(party)
             revocation = record.revocations.get(party)
-            online, (standing, since) = self._presence.online(party), self._certificates.standing(party)
+            online, (standing, since) = self._leases.online(party), self._certificates.standing(party)
             if standing == "carried" and online:
                 standing, since = "", ""
             status = summary.parties.add(

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
 from verticil.miner.rules.blocking_parties import refuse_left_out
-from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
+from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Leases, Progress
 from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
 from verticil.miner.service.linking import Begun, Linking, between_parties
@@ -57,7 +57,7 @@ class Coordinator:
     Args:
         session: the rules.
         changes: wakes pollers, and is notified of changes.
-        presence: leases and progress.
+        leases: who is online, and how far each party is.
         scores: answers for studies between peers.
         relay: passes sealed envelopes on between them.
         rounds: of the studies that have some.
@@ -70,7 +70,7 @@ class Coordinator:
         self,
         session: Session,
         changes: Changes,
-        presence: Presence,
+        leases: Leases,
         scores: Scores,
         relay: Relay,
         *,
@@ -87,7 +87,7 @@ class Coordinator:
         self._rounds = rounds
         self._messages = messages
         self._changes = changes
-        self._presence = presence
+        self._leases = leases
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
         self._uploads_of: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(_STREAMS_OF_ONE_PARTY)
@@ -112,8 +112,8 @@ class Coordinator:
             at=self._session.clock(),
             deny_list=self._revocations.newer_than(request.deny_list_number),
         )
-        with self._presence.call(identity.name):
-            reply.epoch = self._presence.greet(identity.name, request.session)
+        with self._leases.call(identity.name):
+            reply.epoch = self._leases.greet(identity.name, request.session)
             reply.heartbeat_seconds = HEARTBEAT_SECONDS
             self._changes.notify()  # a poll of an earlier session need not wait any longer
             return reply
@@ -128,11 +128,11 @@ class Coordinator:
         loop = asyncio.get_running_loop()
         end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
         if request.epoch or request.wait_seconds:  # else it is a person's tool that looks, and no daemon that lives
-            self._presence.hear(identity.name, request.epoch)
+            self._leases.hear(identity.name, request.epoch)
         forgotten_studies = await asyncio.to_thread(self._session.catalogue.forgotten.among, versions)
         while True:
             generation = self._changes.generation
-            self._presence.check_session(identity.name, request.epoch)
+            self._leases.check_session(identity.name, request.epoch)
             news = await asyncio.to_thread(self._tasks, identity.name, versions)
             if news or forgotten_studies or self._changes.closed or loop.time() >= end:
                 crl = self._revocations.newer_than(request.deny_list_number)
@@ -204,7 +204,7 @@ class Coordinator:
         Raises:
             VerticilError: as the rules of `Session` say.
         """
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             what = request.WhichOneof("what")
             digest, party, session = request.study_digest, identity.name, self._session
             if what == "approval":
@@ -240,7 +240,7 @@ class Coordinator:
             raise PeerFault(
                 "MESSAGE_INVALID", f"progress: expected one of {', '.join(_STAGES)} and a percent of 0 to 100"
             )
-        self._presence.set_progress(digest, party, Progress.of(progress))
+        self._leases.set_progress(digest, party, Progress.of(progress))
 
     async def PutPseudonyms(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutPseudonymsRequest]
@@ -301,10 +301,10 @@ class Coordinator:
             if first.HasField("chunk"):
                 yield first.chunk
             async for request in requests:
-                self._presence.hear(party)
+                self._leases.hear(party)
                 yield request.chunk
 
-        with self._presence.call(party):
+        with self._leases.call(party):
             arriving, entry = await asyncio.to_thread(begin, first)
             if entry.complete:
                 return entry.committed, True
@@ -333,7 +333,7 @@ class Coordinator:
                 raise PeerFault("MESSAGE_INVALID", f"bitmap: offset {request.offset}, expected at most {size}")
             return record, position
 
-        with self._presence.call(party):
+        with self._leases.call(party):
             record, position = await asyncio.to_thread(look)
             size = record.bitmaps.get(party, _NO_BITMAP)[0]
             facts = coordinator_pb2.AlignmentPart(
@@ -353,7 +353,7 @@ class Coordinator:
         self, identity: Identity, request: coordinator_pb2.GetBlindedRequest
     ) -> AsyncGenerator[coordinator_pb2.BlindedPart, None]:
         """Stream a blinded list to the party whose turn is next; see `Linking.get`."""
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             async with contextlib.aclosing(self._linking.get(identity.name, request)) as parts:
                 async for part in parts:
                     yield part
@@ -374,7 +374,7 @@ class Coordinator:
                 record, session.effective(record), request.unit, size=request.size, sha256=request.sha256
             )
 
-        with self._presence.call(party):
+        with self._leases.call(party):
             upload = await asyncio.to_thread(begin)
         if isinstance(upload, StoredColumn):
             return coordinator_pb2.BeginUploadReply(
@@ -427,10 +427,10 @@ class Coordinator:
         async def chunks() -> AsyncIterator[common_pb2.Chunk]:
             yield first
             async for chunk in requests:
-                self._presence.hear(party)
+                self._leases.hear(party)
                 yield chunk
 
-        with self._presence.call(party):
+        with self._leases.call(party):
             upload = await asyncio.to_thread(begin)
 
             def append(offset: int, data: bytes) -> int:
@@ -460,7 +460,7 @@ class Coordinator:
                 sign=session.sign,
             )
 
-        with self._presence.call(party):
+        with self._leases.call(party):
             column = await asyncio.shield(asyncio.to_thread(finish))
         self._changes.notify()
         return coordinator_pb2.FinishUploadReply(receipt=column.receipt.message)
@@ -473,7 +473,7 @@ class Coordinator:
         def look() -> None:
             self._session.position(self._session.record(request.study_digest), identity.name)
 
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             await asyncio.to_thread(look)
             async with contextlib.aclosing(release_parts(self._session, request, to_party=True)) as parts:
                 async for part in parts:
@@ -483,14 +483,14 @@ class Coordinator:
         self, identity: Identity, request: coordinator_pb2.PutScoresRequest
     ) -> coordinator_pb2.PutScoresReply:
         """Take in a party's scores of a study between peers, and tell the structure when there is one; see `Scores.put`."""
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             return await self._scores.put(identity.name, request)
 
     async def PutRelay(
         self, identity: Identity, request: coordinator_pb2.PutRelayRequest
     ) -> coordinator_pb2.PutRelayReply:
         """Take in a sealed envelope for another party; see `Relay.put`."""
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             self._relay.put(identity.name, request.recipient, request.sealed)
             return coordinator_pb2.PutRelayReply()
 
@@ -498,19 +498,19 @@ class Coordinator:
         self, identity: Identity, request: coordinator_pb2.TakeRelayRequest
     ) -> coordinator_pb2.TakeRelayReply:
         """Hand out what others left for the party; see `Relay.take`."""
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             return await self._relay.take(identity.name, request)
 
     async def ListMasked(self, identity: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
         """Tell which messages of a round are here for the party; see `RoundMessages.list`."""
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             return await self._messages.list(identity.name, request, most_seconds=MAX_WAIT_SECONDS)
 
     async def GetMasked(
         self, identity: Identity, request: peer_pb2.GetMaskedRequest
     ) -> AsyncGenerator[peer_pb2.Part, None]:
         """Stream a message of a round to the party that it is sealed for; see `RoundMessages.get`."""
-        with self._presence.call(identity.name):
+        with self._leases.call(identity.name):
             async with contextlib.aclosing(self._messages.get(identity.name, request)) as parts:
                 async for part in parts:
                     yield part
@@ -528,10 +528,10 @@ class Coordinator:
             if first.HasField("chunk"):
                 yield first.chunk
             async for request in requests:
-                self._presence.hear(party)
+                self._leases.hear(party)
                 yield request.chunk
 
-        with self._presence.call(party):
+        with self._leases.call(party):
             take_in = await asyncio.to_thread(self._messages.begin, party, first)
             if take_in is None:
                 return coordinator_pb2.PutMaskedReply(committed_offset=first.size, complete=True)
@@ -556,7 +556,7 @@ def _prove_round(
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:
-    """Why a study ended otherwise than published; None for others."""
+    """Say why a study ended otherwise than published; None for others."""
     if not is_final(state) or state is State.PUBLISHED:
         return None
     if state is State.FAILED and record.failure is not None:

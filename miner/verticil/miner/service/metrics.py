@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from verticil.miner.rules.leases import Presence
+from verticil.miner.rules.leases import Leases
 from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.session import Session
 from verticil.miner.service.relay import Relay
@@ -26,7 +26,7 @@ _PROGRESS: Final = re.compile(r"([a-z]+) (\d+) %")
 
 def miner_gauges(
     session: Session,
-    presence: Presence,
+    leases: Leases,
     relay: Relay,
     directory: Path,
     credentials: CredentialSource,
@@ -38,7 +38,7 @@ def miner_gauges(
 
     Args:
         session: the studies.
-        presence: who is there. Only parties of studies that have not ended are listed.
+        leases: who is online. Only parties of studies that have not ended are listed.
         relay: sealed envelopes on their way.
         directory: state directory, for the disk.
         credentials: the miner's own, as they are by now.
@@ -74,7 +74,7 @@ def miner_gauges(
         name="party_online",
         help="1 while the party's lease runs, for every party of a study that has not ended.",
         labels=("party",),
-        values={(party,): float(presence.online(party)) for party in sorted(parties)},
+        values={(party,): float(leases.online(party)) for party in sorted(parties)},
     )
     yield Gauge(
         name="columns",

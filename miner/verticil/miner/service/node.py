@@ -22,7 +22,7 @@ from typing import Self
 
 from verticil.miner.config import Limits, MinerConfig
 from verticil.miner.rules.certificates import Certificates
-from verticil.miner.rules.leases import Changes, Presence
+from verticil.miner.rules.leases import Changes, Leases
 from verticil.miner.rules.rounds import Rounds, Sealing
 from verticil.miner.rules.session import Session
 from verticil.miner.rules.submission import Submissions
@@ -131,11 +131,11 @@ class MinerNode:
         self.submissions = Submissions(self.session, limits, self.rounds)
         self.certificates = Certificates(self.catalogue.certificates, revocations, clock)
         self.changes = Changes()
-        presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
+        leases = Leases(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
         self.scheduler = Scheduler(
             self.session,
             self.changes,
-            presence,
+            leases,
             executor,
             self.rounds,
             signer=signer,
@@ -147,7 +147,7 @@ class MinerNode:
         self.scores = Scores(self.session, executor, self.changes)
         self.relay = Relay(self.changes, max_bytes=limits.max_relay_bytes, monotonic=monotonic)
 
-        def serving(leases: Presence) -> Coordinator:
+        def serving(leases: Leases) -> Coordinator:
             return Coordinator(
                 self.session,
                 self.changes,
@@ -160,18 +160,18 @@ class MinerNode:
                 revocations=revocations,
             )
 
-        self.coordinator = serving(presence)
+        self.coordinator = serving(leases)
         # The same rules and facts, for calls that come over no line. Leases of its own: who calls so is not online.
-        self.offline = serving(Presence(monotonic=monotonic))
+        self.offline = serving(Leases(monotonic=monotonic))
         self.control = Control(
             self.session,
             self.submissions,
             self.changes,
-            presence,
+            leases,
             self.certificates,
             detail=self.scheduler.detail,
         )
-        self.presence = presence
+        self.leases = leases
         self._work: tuple[asyncio.Task[None], ...] = ()
 
     @classmethod

@@ -178,7 +178,7 @@ class Scores:
             return ()
 
     def _look(self) -> tuple[bytes, ...]:
-        """Studies whose scores are complete and that have no end yet; those past their last day are forgotten.
+        """Return studies whose scores are complete and that have no end yet; those past their last day are forgotten.
 
         Checkpoints of searches that have ended are removed. Blocks.
         """

@@ -101,11 +101,11 @@ class Catalogue(Table):
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def digests(self) -> tuple[bytes, ...]:
-        """Proposal digests of all studies, oldest first."""
+        """Return the proposal digests of all studies, oldest first."""
         return tuple(self.versions())
 
     def unsettled(self) -> tuple[bytes, ...]:
-        """Digests of the studies with something left to do or to delete, oldest first."""
+        """Return digests of the studies with something left to do or to delete, oldest first."""
         query = (
             f"SELECT digest FROM study WHERE linkage_removed = 0 OR columns_removed = 0 OR {UNSTATED} ORDER BY sequence"  # noqa: S608 constants
         )
@@ -125,7 +125,7 @@ class Catalogue(Table):
         return Known(studies=len(versions), versions=sum(versions))
 
     def with_effective(self, effective_digest: bytes) -> tuple[bytes, ...]:
-        """Digests of the studies with this effective study, newest first (a proposal may equal what another became)."""
+        """Return digests of the studies with this effective study, newest first (a proposal may equal what another became)."""
         query = "SELECT digest FROM study WHERE effective_digest = ? ORDER BY sequence DESC"
         return tuple(self.database.read(bytes, query, (effective_digest,)))
 
@@ -328,6 +328,6 @@ class Catalogue(Table):
             self._grow(study)
 
     def finished_upload(self, upload_id: str) -> tuple[bytes, StoredColumn] | None:
-        """Study and column that an upload ended in; None when it has not."""
+        """Return study and column that an upload ended in; None when it has not."""
         query = "SELECT study, * FROM stored_column WHERE upload_id = ? AND column_sha256 <> x''"
         return next(iter(self.database.by(bytes, StoredColumn, query, (upload_id,)).items()), None)

@@ -45,7 +45,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def binding_of(inputs: Json, study: bytes) -> bytes:
-    """SHA-256 of everything that a search is a function of, the versions of the software among it.
+    """Return the SHA-256 of everything that a search is a function of, the versions of the software among it.
 
     Args:
         inputs: digests of columns, or scores.

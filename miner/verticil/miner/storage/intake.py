@@ -168,7 +168,7 @@ class Intake:
                 self._locks.pop(name, None)
 
     def used_bytes(self, record: StudyRecord, study: Study) -> int:
-        """Bytes that the study has stored or been promised: lists, artifacts in transit, columns."""
+        """Return the number of bytes that the study has stored or been promised: lists, artifacts in transit, columns."""
         n = record.n_common or 0
         lists = sum(item.size for item in record.lists.values())
         transit = sum(

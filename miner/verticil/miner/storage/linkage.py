@@ -69,7 +69,7 @@ def read_list(path: Path, *, item_bytes: int = PSEUDONYM_BYTES) -> Pseudonyms:
 
 
 def first_disorder(pseudonyms: Pseudonyms) -> int | None:
-    """Position of the first pseudonym that is not above the one before it; None when the list is strictly ascending."""
+    """Return the position of the first pseudonym that is not above the one before it; None when all ascend strictly."""
     for start in range(1, len(pseudonyms), _BLOCK):
         block = pseudonyms[start - 1 : start + _BLOCK]
         wrong = np.flatnonzero(block[1:] <= block[:-1])

@@ -33,7 +33,7 @@ _HEADER: Final = len(_MAGIC) + 64
 
 
 def binding_of_tables(study: Study, columns: Sequence[bytes], n_records: int, sigma: float) -> bytes:
-    """SHA-256 of what tables are counted from, and of the noise on them.
+    """Return the SHA-256 of what tables are counted from, and of the noise on them.
 
     Args:
         study: the effective study.

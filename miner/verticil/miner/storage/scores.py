@@ -119,7 +119,7 @@ class ScoreTable(Table):
         return {party: np.frombuffer(scores, dtype="<u8").tolist() for party, scores in rows.items()}
 
     def unfinished(self) -> tuple[bytes, ...]:
-        """Digests of the studies with neither structure nor failure."""
+        """Return digests of the studies with neither structure nor failure."""
         query = "SELECT digest FROM scored_study WHERE body IS NULL AND failure_code IS NULL"
         return tuple(self._database.read(bytes, query))
 

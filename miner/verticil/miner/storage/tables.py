@@ -67,7 +67,7 @@ class ForgottenTable(Table):
     """Digests of the studies whose facts were lost, and which the operator ended."""
 
     def add(self, digests: frozenset[bytes], at: str) -> None:
-        """They are ended; the first time stays."""
+        """Record that they are ended; the first time stays."""
         rows = [(digest, at) for digest in sorted(digests)]
         self._database.write_each("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT DO NOTHING", rows)
 
@@ -118,7 +118,7 @@ class SubmissionTable(Table):
         return tuple(self._database.read(Named, "SELECT digest, study_id, submitter FROM study ORDER BY sequence"))
 
     def not_ended(self, submitter: str) -> tuple[bytes, ...]:
-        """Digests of an analyst's studies of which no end is recorded, oldest first; some may be overdue by the clock."""
+        """Return digests of an analyst's studies of which no end is recorded, oldest first; some may be overdue by the clock."""
         sql = f"SELECT digest FROM study WHERE submitter = ? AND {NOT_ENDED} ORDER BY sequence"  # noqa: S608 constants
         return tuple(self._database.read(bytes, sql, (submitter,)))
 

@@ -109,7 +109,7 @@ def networks(
 
 
 def drawing(sample: GraphSample, of: Concentrations, study: Study, check: Callable[[], None]) -> Drawing:
-    """Networks with graphs of a sample.
+    """Return networks with graphs of a sample.
 
     Args:
         sample: the graphs.
@@ -130,14 +130,14 @@ def drawing(sample: GraphSample, of: Concentrations, study: Study, check: Callab
 
 
 def spread(n: int, m: int) -> list[int]:
-    """m of n, evenly; with fewer than m some stand there more than once."""
+    """Return m of n, evenly; with fewer than m some stand there more than once."""
     return [(2 * i + 1) * n // (2 * m) for i in range(m)]
 
 
 def drawing_with_counts(
     released_sample: ReleasedSample, scores: PosteriorScores, study: Study, check: Callable[[], None]
 ) -> Drawing:
-    """Networks with graphs of a sample, and with the true counts that each was drawn with.
+    """Return networks with graphs of a sample, and with the true counts that each was drawn with.
 
     Args:
         released_sample: graphs and true counts.
@@ -204,7 +204,7 @@ def pair_bands(
 
 
 def band(draws: Floats, level: float) -> tuple[Floats, Floats, Floats]:
-    """Lower ends, means and upper ends of (m, ..) draws of shares, all of which hold together with a level."""
+    """Return lower ends, means and upper ends of (m, ..) draws of shares, all of which hold together with a level."""
     mean, deviation = draws.mean(axis=0), draws.std(axis=0)
     away = np.abs(draws - mean) / np.where(deviation > 0, deviation, 1.0)
     critical = float(np.quantile(away.reshape(len(draws), -1).max(axis=1), level))

@@ -58,7 +58,7 @@ class Completed:
     kept: tuple[Ints, ...]
 
     def tables(self) -> Iterator[list[Codes]]:
-        """Some completed tables, a column for each unit."""
+        """Yield some completed tables, a column for each unit."""
         for draw in spread(len(self.found.draws), COMPLETED):
             codes = self.problem.completed(self.found.cells[draw])
             columns = [column.copy() for column in self.columns]
@@ -72,7 +72,7 @@ class Completed:
         return tuple((v, int(n[v])) for v, unit in enumerate(self.units) if unit.domain is not None)
 
     def drawing(self, study: Study, check: Callable[[], None]) -> Drawing:
-        """Networks from the posterior; `check` is called before each and may raise."""
+        """Return networks from the posterior; `check` is called before each and may raise."""
         schema, p = study.schema, self.problem
 
         def family(child: int, parents: tuple[int, ...], codes: np.ndarray, generator: np.random.Generator) -> Family:

@@ -129,7 +129,7 @@ def _with_following(
     table: Columns,
     whole: Schema,
 ) -> Records:
-    """Records with the columns that follow from others behind the others."""
+    """Return records with the columns that follow from others behind the others."""
     return Records(columns=_add_following(draw(network, n, generator).columns, table, whole), n_states=whole.n_states)
 
 
@@ -150,7 +150,7 @@ def _with_numbers(
     study: Study,
     whole: Schema,
 ) -> Records:
-    """Records with the numbers of some variables inside their bins, as the network's set would have them."""
+    """Return records with the numbers of some variables inside their bins, as the network's set would have them."""
     records, tilts = draw(network, n, generator), tilts_of((network,), study)
     numbers = {v: numbers_of(whole[v], records.columns[v], generator, tilts.get(v)) for v in variables}
     return dataclasses.replace(records, numbers=numbers)

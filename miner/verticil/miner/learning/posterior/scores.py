@@ -95,7 +95,7 @@ class PosteriorScores:
         return self.tables.count_family(tuple(range(d))) if can_be_unblinded(design) else None
 
     def __call__(self, child: int, parents: tuple[int, ...]) -> float:
-        """Nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
+        """Return the information in nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
         if not parents:
             return 0.0
         if (child, parents) not in self._values:
@@ -189,7 +189,7 @@ def _is_plain(design: FamilyDesign) -> bool:
 
 
 def _temper_factor(counts: Floats, design: FamilyDesign) -> float:
-    """f of a family of randomized columns."""
+    """Return f of a family of randomized columns."""
     shares = counts / counts.sum()
     factor = 1.0
     for axis in design.axes:

@@ -325,7 +325,7 @@ _DOUBLE_COST: Final = 35_000.0
 
 
 def pair_groups(n_states: Sequence[int]) -> list[tuple[int, ...]]:
-    """Groups of columns that cover every pair.
+    """Return groups of columns that cover every pair.
 
     Args:
         n_states: number of categories of each column.

@@ -161,7 +161,7 @@ def blocks(
 
 
 def block_records(n_columns: int) -> int:
-    """Records of a block of so many columns: a multiple of 4096."""
+    """Return the number of records of a block of so many columns: a multiple of 4096."""
     return max(min(BLOCK_RECORDS, _BLOCK_BYTES // (2 * n_columns) // 4096 * 4096), 4096)
 
 

@@ -221,7 +221,7 @@ class FamilyScores:
         return 0.5 * math.log(max(self._tables.n_records, 1)) * free
 
     def noise(self, members: Sequence[int]) -> float:
-        """1 over the product of the contrast factors of the units that hold the members."""
+        """Return 1 over the product of the contrast factors of the units that hold the members."""
         key = tuple(sorted(members))
         if key not in self._factors:
             design = family_design(self._tables.units, self._tables.n_states, key)
@@ -229,7 +229,7 @@ class FamilyScores:
         return self._factors[key]
 
     def information(self, child: int, parents: tuple[int, ...]) -> float:
-        """Mutual information of a variable with the joint of its parents, nats; 0 where it is not significant."""
+        """Return the mutual information of a variable with the joint of its parents, nats; 0 where it is not significant."""
         members = (*parents, child)
         counts, design = self._tables.count_family(tuple(sorted(members)) if len(parents) == 1 else members)
         if len(design.axes[-1].members) == 1 and all(axis.is_linear for axis in design.axes):

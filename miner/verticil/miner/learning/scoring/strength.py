@@ -144,7 +144,7 @@ def _family_strengths(
 
 
 def _multinomial(generator: np.random.Generator, n: int, shares: Floats, samples: int) -> Ints:
-    """Counts of `n` records, (samples, cells): many cells hold few of them, and those records are placed one by one.
+    """Return counts of `n` records, (samples, cells): many cells hold few of them, and those records are placed one by one.
 
     A binomial count costs the same for a cell of one record as for one of thousands, about what `_ONE_BY_ONE` records do that are
     placed by the alias method (Walker 1977; Vose 1991).
@@ -199,7 +199,7 @@ def _critical(mean: float, variance: float, *, free: int, level: float) -> float
 
 
 def _without_effect(shares: Floats, design: FamilyDesign, place: int) -> Floats:
-    """Released shares of a family in which the child does not depend on the parent at `place` given the others.
+    """Return released shares of a family in which the child does not depend on the parent at `place` given the others.
 
     Args:
         shares: true shares of the units' categories, one axis for each unit.

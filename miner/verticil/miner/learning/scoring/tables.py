@@ -117,7 +117,7 @@ class FamilyTables:
         return design
 
     def n_cells(self, axes: Sequence[int]) -> int:
-        """Cells of the family's released table; nothing is counted."""
+        """Return the number of cells of the family's released table; nothing is counted."""
         return math.prod(self.design(axes).released_shape)
 
     def count_ahead(self, families: Iterable[Sequence[int]], *, check: Callable[[], None] | None = None) -> None:

@@ -123,7 +123,7 @@ class GeneticSearch:
         )
 
     def progress(self, state: Population) -> float:
-        """Share of the generations that are made."""
+        """Return the share of the generations that are made."""
         return state.generation / self.generations if self.generations else 1.0
 
     def result(self, state: Population) -> SearchResult:

@@ -106,7 +106,7 @@ class GreedySearch:
         return _place(following, child, candidate)
 
     def progress(self, state: GreedyState) -> float:
-        """Share of the variables that are placed; those looked at count in part."""
+        """Return the share of the variables that are placed; those looked at count in part."""
         d, n_placed = len(state.chosen), len(state.order)
         return 1.0 if n_placed == d else (n_placed + state.looked / (d - n_placed + 1)) / d
 
@@ -168,7 +168,7 @@ class GreedySearch:
 
 
 def _ready(state: GreedyState) -> list[int]:
-    """Variables that can be placed now, ascending: everything that must precede them is placed."""
+    """Return variables that can be placed now, ascending: everything that must precede them is placed."""
     placed_variables = set(state.order)
     return [
         v
@@ -222,7 +222,7 @@ def _is_maximal(problem: SearchProblem, child: int, members: Sequence[int], pool
 def _maximal_sets(
     problem: SearchProblem, child: int, base: tuple[int, ...], pool: Sequence[int]
 ) -> Iterator[tuple[int, ...]]:
-    """Sets of `base` and members of `pool` within the limits, to which no other member can be added."""
+    """Return sets of `base` and members of `pool` within the limits, to which no other member can be added."""
     others = [v for v in pool if v not in base]
 
     def grow(members: tuple[int, ...], start: int) -> Iterator[tuple[int, ...]]:

@@ -318,7 +318,7 @@ class HillClimbSearch:
         )
 
     def _open(self, problem: SearchProblem, stage: int, kept_edges: Bools) -> Bools:
-        """``[parent, child]``: the edges that a climb may add or delete."""
+        """Return ``[parent, child]``: the edges that a climb may add or delete."""
         d = len(kept_edges)
         possible = ~np.eye(d, dtype=np.bool_) if problem.constraints is None else problem.constraints.allowed
         if self.near is None or (stage > 0 and not self._is_round(stage, d)):
@@ -401,7 +401,7 @@ def _best_move(state: ClimbState) -> tuple[int, int, int, float] | None:
 
 
 def _ancestors(edges: Bools) -> Bools:
-    """``[a, v]``: a is v or an ancestor of it; the edges have no cycle."""
+    """Return ``[a, v]``: a is v or an ancestor of it; the edges have no cycle."""
     d = len(edges)
     families: list[list[int]] = [[] for _ in range(d)]
     for parent, child in np.argwhere(edges).tolist():

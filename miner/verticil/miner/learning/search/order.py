@@ -199,7 +199,7 @@ class OrderSearch:
         )
 
     def progress(self, state: OrderState) -> float:
-        """Share of the chains that is done, half of each for the annealing."""
+        """Return the share of the chains that is done, half of each for the annealing."""
         rounds = self._rounds(state.problem) + 1
         within = 0.5 * state.moves / max(self._moves(state.problem), 1) + 0.5 * state.rounds / rounds
         chains = self._chains(state.problem)
@@ -384,7 +384,7 @@ class ExactSearch:
         )
 
     def step(self, state: ExactState) -> ExactState:
-        """Some thousand subsets; the last ones of a block bring its order."""
+        """Do some thousand subsets; the last ones of a block bring its order."""
         blocks, tables = _blocks(state.problem), state.tables
         if state.block == len(blocks):
             return state
@@ -413,7 +413,7 @@ class ExactSearch:
         )
 
     def progress(self, state: ExactState) -> float:
-        """Share of the subsets of all blocks that is done."""
+        """Return the share of the subsets of all blocks that is done."""
         sizes = [1 << len(block) for block in _blocks(state.problem)]
         return (sum(sizes[: state.block]) + state.n_subsets) / sum(sizes)
 

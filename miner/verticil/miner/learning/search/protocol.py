@@ -181,17 +181,17 @@ class SearchProblem:
         object.__setattr__(self, "weights", weights)
 
     def required_parents(self, child: int) -> tuple[int, ...]:
-        """Parents that `child` has in every network, ascending."""
+        """Return parents that `child` has in every network, ascending."""
         return () if self.constraints is None else self.constraints.parents_required(child)
 
     def may_have(self, child: int) -> tuple[int, ...]:
-        """Parents that the constraints allow `child`, ascending, whatever their weights."""
+        """Return parents that the constraints allow `child`, ascending, whatever their weights."""
         if self.constraints is None:
             return tuple(v for v in range(len(self.n_states)) if v != child)
         return tuple(np.flatnonzero(self.constraints.allowed[:, child]).tolist())
 
     def must_precede(self, child: int) -> frozenset[int]:
-        """Variables that an order puts before `child`; see `Constraints.before`."""
+        """Return variables that an order puts before `child`; see `Constraints.before`."""
         return (
             frozenset()
             if self.constraints is None
@@ -206,7 +206,7 @@ class SearchProblem:
         return len(parents) <= self.max_parents and cells <= self.max_family_cells
 
     def digest(self) -> bytes:
-        """SHA-256 of everything that is searched."""
+        """Return the SHA-256 of everything that is searched."""
         digest = hashlib.sha256()
         digest.update(f"{self.n_states} {self.max_parents} {self.max_family_cells}".encode())
         digest.update(self.weights.tobytes())

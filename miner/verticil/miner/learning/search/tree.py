@@ -99,7 +99,7 @@ class TreeSearch:
 
 
 def _usable(problem: SearchProblem) -> NDArray[np.float64]:
-    """``[parent, child]`` weights of the edges that a tree may have; a required edge outweighs all others together."""
+    """Return ``[parent, child]`` weights of the edges that a tree may have; a required edge outweighs all others together."""
     d = len(problem.n_states)
     weights = problem.weights.copy()
     # A whole number, so that sums with weights stay exact.

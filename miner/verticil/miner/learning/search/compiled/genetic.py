@@ -215,7 +215,7 @@ def evaluate(  # noqa: PLR0917  # numba kernels take positions
     max_family_cells: float,
     fitness: NDArray[np.float64],
 ) -> None:
-    """Fitness of every individual: the sum of the weights of the parents that its network keeps.
+    """Return the fitness of every individual: the sum of the weights of the parents that its network keeps.
 
     Args:
         orders, families: (P, d) and (P, d, k).
