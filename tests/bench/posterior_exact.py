@@ -7,8 +7,10 @@ The reference is the sum over all graphs where columns are as they are, else imp
 more than .004 or its weights have a long tail, annealing with more work than the product's (three columns) or data augmentation,
 if that has settled better (tests/support/released_posterior.py). Of four columns a tenth of the draws comes first, all of them
 only where data augmentation has not settled. Where halves still differ by more than .02, the cell has no reference and is not
-judged. Every cell is a line of ``--file``; a run goes on where the one before ended. ``--seed`` orders the
-cells, so that a part of them is a sample of all. Ends with 1 where a bound is missed.
+judged.
+
+Every cell is a line of ``--file``, posterior_exact.jsonl beside this file; a run goes on where the one before ended. ``--seed``
+orders the cells, so that a part of them is a sample of all. Ends with 1 where a bound is missed.
 """
 
 from __future__ import annotations
@@ -101,10 +103,10 @@ def measure(cell: dict[str, object], steps: int, draws: int, sweeps: int) -> dic
     collider = (every[:, 1] & 5 == 5) & ~linked
     return {
         **cell,
-        "tv": float(0.5 * np.abs(ours - exact).sum()),
-        "link": float(abs(ours[linked].sum() - exact[linked].sum())),
-        "collider": float(abs(ours[collider].sum() - exact[collider].sum())),
-        "apart": apart,
+        "tv": round(float(0.5 * np.abs(ours - exact).sum()), 6),
+        "link": round(float(abs(ours[linked].sum() - exact[linked].sum())), 6),
+        "collider": round(float(abs(ours[collider].sum() - exact[collider].sum())), 6),
+        "apart": round(apart, 6),
         "way": way,
         "agree": sample.diagnostics.agree,
         "cpu": round(spent, 1),
@@ -158,7 +160,7 @@ def plain(counts: Floats, score: str) -> Floats:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--file", type=Path, default=Path("posterior_exact.jsonl"))
+    parser.add_argument("--file", type=Path, default=Path(__file__).with_suffix(".jsonl"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most", type=int, default=None, help="cells of this run")
     parser.add_argument("--steps", type=int, default=20_000)
