@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from support import PATIENCE_SECONDS, daemons
+from support.daemons import IdleLearning
 from verticil.miner.config import Limits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
@@ -72,16 +73,6 @@ max_epsilon_lifetime = 8.0
 minimum_common_records = {minimum}
 recipients = ["miner"]
 """
-
-
-class IdleLearning:
-    """Learning is not this test's matter: the study stays where the last unit has arrived."""
-
-    async def run(self, job, progress) -> bytes:
-        """Wait until cancelled."""
-        del job, progress
-        await asyncio.Event().wait()
-        raise AssertionError
 
 
 class Wire:

@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 from support import PATIENCE_SECONDS, daemons
+from support.daemons import IdleLearning
 from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import InlineLearning
@@ -117,16 +118,6 @@ def answer(who: str) -> str:
 
 def person(number: int) -> str:
     return f"person-{number:03d}"
-
-
-class Idle:
-    """Learning is not this test's matter."""
-
-    async def run(self, job, progress) -> bytes:
-        """Wait until cancelled."""
-        del job, progress
-        await asyncio.Event().wait()
-        raise AssertionError
 
 
 class Wire:
@@ -230,7 +221,7 @@ class Federation:
         self.digest = b""
         self.failing = False
         self.may_fail: dict[str, str] = {}  # party -> the code with which it may say so
-        self.executor: Idle | InlineLearning = Idle()
+        self.executor: IdleLearning | InlineLearning = IdleLearning()
         self.publish = ""
         for position, name in enumerate(self.parties):
             self._set_up(name, policy)

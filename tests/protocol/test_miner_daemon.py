@@ -174,6 +174,7 @@ def test_a_job_survives_its_way_to_the_process(tmp_path: Path) -> None:
     assert b"\n" not in encode(job(tmp_path))
 
 
+@pytest.mark.whole
 async def test_what_the_process_reports_is_raised(tmp_path: Path) -> None:
     with pytest.raises(VerticilError) as caught:
         await SpawnedLearning(tmp_path / "cache").run(job(tmp_path), lambda _stage, _percent: None)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from support import PATIENCE_SECONDS, studies
+from support.refusals import fails
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import Job, Progress, StructureJob, job_from
 from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
@@ -167,15 +168,6 @@ def trial(tmp_path: Path, pki: Path) -> Iterator[Trial]:
     made = Trial(tmp_path / "state", pki)
     yield made
     made.node.close()
-
-
-@contextlib.contextmanager
-def fails(code: str, *texts: str) -> Iterator[None]:
-    with pytest.raises(VerticilError) as caught:
-        yield
-    assert caught.value.code == code, caught.value
-    for text in texts:
-        assert text in str(caught.value)
 
 
 # --- from scores to a structure -------------------------------------------------------------------------------------------------

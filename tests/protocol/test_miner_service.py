@@ -874,6 +874,7 @@ def forget_publication(directory: Path) -> None:
         connection.execute("DELETE FROM release_file")
 
 
+@pytest.mark.whole
 async def test_the_spawned_process_learns_the_same_as_the_thread(tmp_path: Path, keys: Keys) -> None:
     released = {}
     for name in ("thread", "process"):
@@ -924,6 +925,7 @@ async def test_cancelling_kills_the_learning_process_at_once(tmp_path: Path) -> 
     assert not child_processes() & children
 
 
+@pytest.mark.whole
 async def test_the_learning_process_ends_with_its_miner(tmp_path: Path) -> None:
     """When the miner is gone, however it went, the process's standard input ends, and so does the process."""
     process = await asyncio.create_subprocess_exec(

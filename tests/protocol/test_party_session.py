@@ -142,6 +142,7 @@ async def test_no_value_id_or_key_is_ever_sent(federation):
             assert plain not in sent
 
 
+@pytest.mark.whole
 async def test_row_order_file_format_of_names_and_study_names_do_not_matter(tmp_path, pki):
     """Same secrets, linkage key and study: the same artifacts whatever the order of rows; a renamed variable, the same values."""
     seen = []
@@ -511,6 +512,7 @@ async def test_infinite_epsilon_needs_a_permit(federation):
     assert [row.epsilon for row in federation.ledger("north")] == pytest.approx([float("inf"), 2.0])
 
 
+@pytest.mark.whole
 async def test_the_lifetime_budget_outlives_studies_and_changed_data_are_refused(federation):
     digest = await federation.submit()
     federation.start()

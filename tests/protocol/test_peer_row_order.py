@@ -45,6 +45,7 @@ async def test_tables_in_one_order_are_published_and_no_list_passes(ordered):
     assert asked == set(itertools.permutations(NAMES, 2))
 
 
+@pytest.mark.whole
 async def test_stopped_after_each_step_of_aligning_the_parties_accept_the_same_order(ordered):
     ordered.load()
     ordered.open()

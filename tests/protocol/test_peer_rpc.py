@@ -14,7 +14,7 @@ import hashlib
 import os
 import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from support import PATIENCE_SECONDS
+from support.refusals import fails
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.documents.config import Federation
 from verticil.shared.federation.identity.authority import create_authority, issue
@@ -165,15 +166,6 @@ async def dialled(address: str, credentials: Credentials, who: Identity = BOB) -
     finally:
         await peer.close()
         await peer.close()
-
-
-@contextlib.contextmanager
-def fails(code: str, *texts: str) -> Iterator[None]:
-    with pytest.raises(VerticilError) as caught:
-        yield
-    assert caught.value.code == code, caught.value
-    for text in texts:
-        assert text in str(caught.value)
 
 
 def hello() -> common_pb2.HelloRequest:

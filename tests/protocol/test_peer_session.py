@@ -1189,6 +1189,7 @@ async def test_neither_a_miner_nor_peers_is_a_mistake_in_the_configuration(make)
     assert caught.value.code == "CONFIG_INVALID"
 
 
+@pytest.mark.whole
 async def test_a_compound_goes_whole_to_whoever_reads_one_of_its_columns(make):
     """Region and income of south in one draw of 12 combinations; west reads region, and gets the codes of the pairs."""
     jointly = '[[randomization]]\njointly = ["income", "region"]\nscheme = "symmetric"\nepsilon = 2.0\n[structure]\n'

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.daemons import IdleLearning
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
-from verticil.miner.scheduler.job import Job, Progress
 from verticil.miner.scheduler.retention import purge
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.catalogue import Catalogue
@@ -74,16 +74,6 @@ epsilon = 2.0
 method = "genetic"
 seed = 1
 """
-
-
-class IdleLearning:
-    """Learning is not this test's matter."""
-
-    async def run(self, job: Job, progress: Progress) -> bytes:
-        """Wait until cancelled."""
-        del job, progress
-        await asyncio.Event().wait()
-        raise AssertionError
 
 
 class Line(InMemoryCoordinator):

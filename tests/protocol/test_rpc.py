@@ -22,6 +22,7 @@ from grpc._cython import cygrpc
 
 from support import PATIENCE_SECONDS
 from support.ports import free_port
+from support.refusals import fails
 from verticil.shared.core.errors import CODES, InternalFault, Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.documents.config import Federation
 from verticil.shared.federation.identity.authority import create_authority, issue
@@ -287,15 +288,6 @@ def hello() -> common_pb2.HelloRequest:
 
 def failure(code: str) -> coordinator_pb2.ReportRequest:
     return coordinator_pb2.ReportRequest(study_digest=DIGEST, failure=common_pb2.ErrorDetail(code=code))
-
-
-@contextlib.contextmanager
-def fails(code: str, *texts: str) -> Iterator[None]:
-    with pytest.raises(VerticilError) as caught:
-        yield
-    assert caught.value.code == code, caught.value
-    for text in texts:
-        assert text in str(caught.value)
 
 
 # --- who is let in ----------------------------------------------------------------------------------------------------------

@@ -43,3 +43,13 @@ async def ended(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
     while work := tuple(_OF.get(task, ())):
         await asyncio.to_thread(concurrent.futures.wait, work)
+
+
+class IdleLearning:
+    """An executor of studies whose learning is not the test's matter: a study stays where the last column has arrived."""
+
+    async def run(self, job: object, progress: object) -> bytes:
+        """Wait until cancelled."""
+        del job, progress
+        await asyncio.Event().wait()
+        raise AssertionError

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from support import PATIENCE_SECONDS, daemons
+from support.daemons import IdleLearning
 from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import Job, Progress
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import PartyConfig, load_party
@@ -105,16 +105,6 @@ minimum_common_records = 100
 recipients = ["miner"]
 {policy}
 """
-
-
-class IdleLearning:
-    """Learning is not this test's matter: the study stays where the last unit has arrived."""
-
-    async def run(self, job: Job, progress: Progress) -> bytes:
-        """Wait until cancelled."""
-        del job, progress
-        await asyncio.Event().wait()
-        raise AssertionError
 
 
 class Wire:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
+from verticil.shared.study.reading import read_study
 from verticil.shared.study.unit import Unit
 
 
@@ -57,3 +59,10 @@ def study_of(variables: Sequence[Variable], *, epsilon: float | None = None, **f
         if isinstance(rule := fields.get(name), dict):
             fields[name] = dataclasses.replace(getattr(study, name), **rule)
     return dataclasses.replace(study, **fields)
+
+
+def read(folder: Path, text: str) -> Study:
+    """Read a study whose text is written into a folder."""
+    path = folder / "study.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_study(path)

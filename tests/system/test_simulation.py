@@ -55,6 +55,7 @@ def test_synthetic_values_are_declared_ones(shipped: tuple[Simulated, Path]) -> 
             assert set(column.unique()) <= set(variable.labels)
 
 
+@pytest.mark.whole
 def test_frames_files_and_one_table_give_the_same(
     tmp_path: Path, study_text: str, write_federation_tables: Callable[..., dict[str, Path]]
 ) -> None:

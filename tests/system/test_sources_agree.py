@@ -125,6 +125,7 @@ def test_a_release_does_not_depend_on_where_the_table_is(
     assert released(tmp_path, place(clinic(), tmp_path)) == of_csv
 
 
+@pytest.mark.whole
 @pytest.mark.machine
 def test_a_release_from_postgresql_is_that_from_a_file(
     tmp_path: Path, of_csv: dict[str, bytes], postgresql: PostgreSQL

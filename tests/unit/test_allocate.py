@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
 from support.documents import study_toml
+from support.studies import read
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.allocation import equal_contrast
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.reading import read_study
 
 HEAD = study_toml("clinic.ward: a b c d", "clinic.smoker: no yes", "insurer.income: low middle high")
 ALLOCATE = """\
@@ -24,11 +23,6 @@ total_epsilon = 6.0
 """
 OWN = '[[randomization]]\nvariables = ["income"]\nscheme = "symmetric"\nepsilon = 2.0\n'
 STEP = 1e-6
-
-
-def read(tmp_path: Path, text: str) -> Study:
-    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
-    return read_study(tmp_path / "study.toml")
 
 
 def contrast(n_states: int, epsilon: float) -> float:

@@ -89,6 +89,7 @@ def said(arguments: list[str], code: int = 0) -> Any:
 # ---- the same as the commands
 
 
+@pytest.mark.whole
 def test_a_simulation_is_the_commands_release(made: Made) -> None:
     steps: list[tuple[str, float | None]] = []
     release = vt.simulate(

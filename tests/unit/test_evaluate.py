@@ -63,6 +63,7 @@ def test_a_copy_is_disclosive_and_independent_columns_are_useless(found: Evaluat
     assert [item.candidate for item in found.summaries] == ["copy", "independent"]
 
 
+@pytest.mark.whole
 def test_at_most_a_dozen_figures_each_with_floor_baseline_and_seeds_the_worst_first(found: Evaluation) -> None:
     assert 8 <= len(suite.headline()) <= 12
     assert len({asked.key for asked in suite.headline()}) == len(suite.headline())
@@ -90,6 +91,7 @@ def test_what_a_table_does_not_determine_is_not_known_and_no_gain() -> None:
     assert (row["value"], row["verdict"]) == (0.0, "baseline")
 
 
+@pytest.mark.whole
 def test_the_page_needs_nothing_else_and_says_what_it_is(found: Evaluation) -> None:
     page = found._repr_html_()
     assert "<strong>Internal.</strong>" in page
@@ -355,6 +357,7 @@ WORN = """knowledge.rule = [
 """No table has its flag, and the synthetic records do."""
 
 
+@pytest.mark.whole
 def test_a_party_holds_its_own_columns_against_a_release_and_is_told_what_nobody_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_fresh_sample_is_not_flagged_and_a_copy_is() -> None:
     assert all(figure.baseline > 0.5 for figure in copy.figures)
 
 
+@pytest.mark.whole
 def test_a_few_copied_records_are_found() -> None:
     """Four of 100 records; the chance that a sound table shows it is that of the test above."""
     real, holdout, fresh = people(11, 5000), people(12, 3000), people(13, 5000)
@@ -113,6 +114,7 @@ def test_nobody_is_attacked_twice() -> None:
         assert len(kept) == 2000
 
 
+@pytest.mark.whole
 def test_the_same_seed_gives_the_same_figures_and_every_metric_runs_alone() -> None:
     whole = attacked(REAL[:600], FRESH[:300], HOLDOUT[:200], only=NEAREST, seed=4).to_dict()
     again = attacked(REAL[:600], FRESH[:300], HOLDOUT[:200], only=["linkability", "singling_out"], seed=4).to_dict()

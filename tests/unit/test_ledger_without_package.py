@@ -127,6 +127,7 @@ def test_a_ledger_opens_without_the_package_and_what_was_charged_counts(charged:
     assert seen["imported"] is False
 
 
+@pytest.mark.whole
 def test_with_the_package_the_event_is_read_and_the_sums_are_the_same(charged: Path) -> None:
     cost, seen = cost_of(TRAINING), later(charged, package="with")
     assert (seen["event"], seen["imported"]) == ("GeneratorTraining", True)

@@ -14,6 +14,7 @@ import pytest
 import rfc8785
 
 from support.documents import study_toml
+from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
@@ -24,7 +25,7 @@ from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.reading import read_declarations
 from verticil.shared.study.unit import Unit
 
 HEAD = study_toml(
@@ -43,12 +44,6 @@ impossible = [["widowed", "young"]]
 """
 STUDY = HEAD + JOINT + 'scheme = "symmetric"\nepsilon = 1.5\n'
 DOMAIN = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 1))
-
-
-def read(tmp_path: Path, text: str) -> Study:
-    path = tmp_path / "study.toml"
-    path.write_text(text, encoding="utf-8")
-    return read_study(path)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import rfc8785
 from typer.testing import CliRunner
 
 from support.documents import study_toml
+from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.cli.main import app
 from verticil.party.dataset.releases import Column
@@ -28,7 +29,7 @@ from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.peer import read_by
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import sent_units
-from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.reading import read_declarations
 
 # clinic: age, smoker; bank: income, debt; town: district. income has the parents age (remote) and debt; smoker has income
 # (remote); debt has district (remote).
@@ -53,12 +54,6 @@ debt = ["district"]
 LEARNED = '[structure]\nmethod = "genetic"\n'
 NOISE = '[share]\nnoise = "discrete-gaussian"\nepsilon = 2.0\ndelta = 1e-9\nminimum_count = 5\n'
 ROUNDED_NOISE = NOISE.replace("discrete-gaussian", "gaussian")
-
-
-def read(tmp_path: Path, text: str) -> Study:
-    path = tmp_path / "study.toml"
-    path.write_text(text, encoding="utf-8")
-    return read_study(path)
 
 
 @pytest.fixture

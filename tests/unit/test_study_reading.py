@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.studies import read
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.table import Table
 from verticil.shared.mechanisms import privacy
 from verticil.shared.study import canonical
-from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.reading import read_declarations, read_study
 
@@ -45,12 +45,6 @@ bins = [0, 1, 2.5, 10]
 scheme = "symmetric"
 epsilon = 2.0
 """
-
-
-def read(tmp_path: Path, text: str) -> Study:
-    path = tmp_path / "study.toml"
-    path.write_text(text, encoding="utf-8")
-    return read_study(path)
 
 
 def test_the_worked_example_is_read_as_it_stands():

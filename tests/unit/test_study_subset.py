@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rfc8785
 
+from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.cli.main import main
 from verticil.party.dataset.releases import Column
@@ -26,7 +27,6 @@ from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_not_weaker
 from verticil.shared.study.document import Study
-from verticil.shared.study.reading import read_study
 
 LABELS = ", ".join(f'"w{i}"' for i in range(10))
 HEAD = f"""\
@@ -55,12 +55,6 @@ scheme = "symmetric"
 epsilon = 2.0
 """
 WARD = '[[randomization]]\nvariables = ["ward"]\nscheme = "subset"\n'
-
-
-def read(tmp_path: Path, text: str) -> Study:
-    path = tmp_path / "study.toml"
-    path.write_text(text, encoding="utf-8")
-    return read_study(path)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rfc8785
 
+from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.mechanisms import privacy
@@ -23,7 +24,6 @@ from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
-from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.unit import TwoLevel
 
@@ -98,11 +98,6 @@ def closed_form(sizes: Sequence[int], group: float, within: float) -> float:
         if m > 1:
             levels += [within, abs(group + math.log(m * q))]
     return max(levels)
-
-
-def read(tmp_path: Path, text: str) -> Study:
-    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
-    return read_study(tmp_path / "study.toml")
 
 
 @pytest.mark.parametrize(("sizes", "group", "within"), DESIGNS)
