@@ -297,13 +297,13 @@ class Rounds(MessageRounds):
             new = self._take_in(opened) | opened.round.step()
             if opened.round.held_seconds:  # until its slot nobody sees that something is made, by whatever sign
                 return new
-            if record.learning is None and (counts := opened.round.opened()) is not None:
+            if record.learning is None and (counts := opened.round.read_tables()) is not None:
                 self._keep(record, counts)
                 self._session.catalogue.set_learning(digest, "estimating")
                 new = True
             new |= self._may_leave(opened)
             opened.progress = opened.round.progress
-            if opened.round.finished:
+            if opened.round.is_finished:
                 self._close(opened)
                 _log.info("study %s: every party has the opened tables; its round is deleted", digest.hex())
             return new
@@ -446,7 +446,7 @@ class Rounds(MessageRounds):
             read_tables(files.noisy_tables, study, n_common, self.binding(record), noisy=True)
         except (FileNotFoundError, DataFault):
             with self._advancing[record.digest]:
-                counts = self._opened(record).round.opened() if self.is_open(record) else None
+                counts = self._opened(record).round.read_tables() if self.is_open(record) else None
                 if counts is None:
                     raise DataFault(
                         "STATE_CORRUPT",

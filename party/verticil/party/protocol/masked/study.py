@@ -101,7 +101,7 @@ class MaskedStudy(CoordinatedStudy):
             common=(Kind.COMMON, "") in items and record.n_common is not None,
             own_units=frozenset(study.units_of(me)),
             spooled=frozenset(spooled),
-            finished=self._opened is not None and self._opened.round.finished,
+            finished=self._opened is not None and self._opened.round.is_finished,
             begun=begun,
             leftovers=bool(spooled) or kept or begun,
             review=site.decisions.review(self.digest),
