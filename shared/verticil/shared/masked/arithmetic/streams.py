@@ -49,7 +49,7 @@ def encode_fields(*fields: Field) -> bytes:
     Raises:
         ValueError: a field is none of these.
 
-    >>> listed("ab", 12).hex()
+    >>> encode_fields("ab", 12).hex()
     '0000000000000002616200000000000000023132'
     """
     parts = [_plain(field, place) for place, field in enumerate(fields, 1)]
@@ -62,7 +62,7 @@ def decode_fields(data: bytes) -> tuple[bytes, ...]:
     Raises:
         ValueError: it is none.
 
-    >>> unlisted(listed("ab", 12))
+    >>> decode_fields(encode_fields("ab", 12))
     (b'ab', b'12')
     """
     fields: list[bytes] = []
