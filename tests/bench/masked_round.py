@@ -65,7 +65,7 @@ def whole_round(sizes: Mapping[str, Sequence[int]], n: int, **plan: object) -> W
         begun = time.process_time()
         nodes.run()
         took = time.process_time() - begun
-        assert nodes.rounds[MINER].opened() is not None
+        assert nodes.rounds[MINER].read_tables() is not None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return Whole(seconds=took, size=sum(counted), messages=len(counted), peak=peak)
 

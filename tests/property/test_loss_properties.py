@@ -145,7 +145,7 @@ def test_post_processing_is_free(sigma, change, borders, epsilon):
     exact = float(np.maximum(under_p - math.exp(epsilon) * under_q, 0).sum())
     whole = delta_at([DiscreteGaussianLoss(sigma=sigma, change=change)], epsilon)
     assert exact <= whole * (1 + 1e-9) + 1e-15
-    part, log_scale, _ = loss._tilted(merged, 1, 2.0**-10, 0.0)
+    part, log_scale, _ = loss._tilt_atoms(merged, 1, 2.0**-10, 0.0)
     at = (part.first + np.arange(len(part.mass))) * 2.0**-10
     on_grid = float(part.mass @ np.maximum(-np.expm1(epsilon - at), 0)) * math.exp(log_scale)
     assert exact <= on_grid * (1 + 1e-9) + 1e-15

@@ -178,7 +178,7 @@ def test_a_done_that_a_dealer_never_gets_does_not_keep_its_secrets(made):
     )
     made.run()
     dealer = made.rounds[pair.dealer]
-    assert dealer.finished
+    assert dealer.is_finished
     assert not (dealer._folder.path / "secrets.json").exists()
     assert pair.first not in dealer.progress.waiting_for
 
@@ -211,7 +211,7 @@ def test_progress_does_not_say_what_may_not_leave_yet(tmp_path, keys):
         hidden = [index for index in node._sent if not node._may_leave(node._messages[index])]
         assert hidden
         assert node.progress.done == len(node._sent) + len(node._got) - len(hidden)
-    assert made.rounds[MINER].opened() is None
+    assert made.rounds[MINER].read_tables() is None
 
 
 class _SignsAnother:
@@ -265,7 +265,7 @@ def test_one_toss_is_told_by_both(made):
         standing = made.rounds[message.sender]._s
         check = standing.checks.get(message.about)
         if message.kind is Kind.TOLD and check is not None and message.sender == check.dealer:
-            said = made.rounds[message.sender]._contents._told(check)
+            said = made.rounds[message.sender]._contents._both_openings(check)
             value, salt = b"v" * 32, b"s" * 32
             fits = standing.rows_work(check).toss_commitment(check, message.sender, value, salt, standing.t1)
             return reseal(made, message, path, [b"".join([*said[:3], value, salt, fits])])
@@ -319,7 +319,7 @@ def test_all_streams_of_pairs_differ_though_the_seeds_are_one():
         found.append(work.own_product(same).tobytes())
     for check in checks_of(plan):
         work = PairWork(plan, pairs_of(plan)[check.pair], same)
-        tossed = work.tossed(check, same, same, same)
+        tossed = work.toss(check, same, same, same)
         found += [tossed.columns.tobytes(), *(rho[:1].tobytes() for rho in work.row_coefficients(check, tossed, same))]
     for table, t1 in itertools.product((1, 2), (same, b"1" * 32)):
         people = random_tables({"north": (3, 3)}, 5)["north"]

@@ -208,7 +208,7 @@ class Masked:
 
     async def run(self, digest: bytes, until: Callable[[], bool] | None = None) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (until() if until else all(node.finished for node in self.rounds.values())):
+            while not (until() if until else all(node.is_finished for node in self.rounds.values())):
                 await self.exchange(digest)
 
     async def live(self, digest: bytes, kills: Killer) -> None:
@@ -261,7 +261,7 @@ async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(
         summary = await federation.summary(digest)
         assert [(party.units_received, party.units_expected) for party in summary.parties] == [(1, 1)] * 3
         assert summary.n_common == N
-    opened = masked.rounds["north"].opened()
+    opened = masked.rounds["north"].read_tables()
     assert opened is not None
     counts = np.concatenate([table.ravel() for table in opened])
     assert masked.learning.tables[0].endswith(counts.astype("<i8").tobytes())
@@ -288,7 +288,7 @@ async def test_learning_begins_when_the_slot_of_the_opened_tables_has_come(maske
         await advance()
         opened = federation.node.rounds.find(digest)
         assert opened is not None
-        assert opened.round.opened() is not None
+        assert opened.round.read_tables() is not None
         held = opened.round.held_seconds
         assert held > 0
         await advance()
@@ -561,11 +561,11 @@ async def test_opened_tables_stay_for_who_has_not_got_them_though_nothing_is_kep
         west = masked.rounds["west"]
         missing = west.missing
         west.missing = lambda name: tuple(set(missing(name)) - opened)  # type: ignore[method-assign]
-        await masked.run(digest, lambda: all(masked.rounds[name].finished for name in ("north", "south")))
+        await masked.run(digest, lambda: all(masked.rounds[name].is_finished for name in ("north", "south")))
         assert await masked.ended(digest) == (State.PUBLISHED, "")
         west.missing = missing  # type: ignore[method-assign]
         await masked.run(digest)
-        assert west.opened() is not None
+        assert west.read_tables() is not None
         await federation.settled(digest, "columns_removed")
 
 
@@ -667,7 +667,7 @@ async def test_a_miner_that_is_killed_at_any_durable_step_opens_the_same_tables(
             node.close()
     federation.node = federation.make()
     assert federation.node.session.record(digest).learning is not None
-    opened = [node.opened() for node in masked.rounds.values()]
+    opened = [node.read_tables() for node in masked.rounds.values()]
     first = opened[0]
     assert first is not None
     counts = np.concatenate([table.ravel() for table in first]).astype("<i8").tobytes()

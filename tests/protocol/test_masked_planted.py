@@ -111,7 +111,7 @@ def test_nobody_has_a_mask_and_the_rows_under_it(nodes, monkeypatch):
 def read_from_two_runs(made: Nodes, monkeypatch: pytest.MonkeyPatch) -> float:
     """The share of north's rows and units whose value follows for the verifier from the difference of its two w."""
     tossed_columns: dict[int, np.ndarray] = {}
-    honest = PairWork.tossed
+    honest = PairWork.toss
 
     def tossed(self, check, *rest):
         found = honest(self, check, *rest)
@@ -120,7 +120,7 @@ def read_from_two_runs(made: Nodes, monkeypatch: pytest.MonkeyPatch) -> float:
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(PairWork, "tossed", tossed)
+        patched.setattr(PairWork, "toss", tossed)
         told = contents(made)
     w = {0: np.zeros(2 * N, np.int64), 1: np.zeros(2 * N, np.int64)}
     for message in messages_of(made.plan):
@@ -142,12 +142,12 @@ def test_two_runs_of_a_check_do_not_tell_a_value(nodes, monkeypatch):
     runs = secrets._runs
     monkeypatch.setattr(secrets, "_runs", lambda random: (runs(random)[0],) * 2)
     assert read_from_two_runs(nodes("equal seeds", 2), monkeypatch) == 0  # the run is in what they derive
-    derived = RoundName.derived
+    derived = RoundName.derive
 
     def of_any_run(self, key, label, of):
         return derived(self, key, label, dataclasses.replace(of, run=0) if label == "check" else of)
 
-    monkeypatch.setattr(RoundName, "derived", of_any_run)
+    monkeypatch.setattr(RoundName, "derive", of_any_run)
     assert read_from_two_runs(nodes("planted", 2), monkeypatch) == 1
 
 

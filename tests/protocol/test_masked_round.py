@@ -92,11 +92,11 @@ def test_opened_tables_less_the_contributors_noise_are_the_cross_tables(nodes, p
     made: Nodes = nodes(parties, tables=(*itertools.combinations(range(units), 2), *triples))
     keys_of_noise = noise_keys(made)
     made.run()
-    assert all(node.finished for node in made.rounds.values())
-    opened, t1 = made.rounds[MINER].opened(), made.rounds[MINER]._s.t1
+    assert all(node.is_finished for node in made.rounds.values())
+    opened, t1 = made.rounds[MINER].read_tables(), made.rounds[MINER]._s.t1
     assert opened is not None
     for name in made.plan.parties:
-        assert all(map(np.array_equal, made.rounds[name].opened(), opened))
+        assert all(map(np.array_equal, made.rounds[name].read_tables(), opened))
     exact, noise = made.exact(), drawn_noise(made, keys_of_noise, t1)
     for counts, table, drawn in zip(opened, exact, noise, strict=True):
         assert np.array_equal(counts - drawn, table)
@@ -202,7 +202,7 @@ def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch
     disturbed: Nodes = nodes(parties, 40, folder="disturbed", **tables)
     killer, crashes = AtSteps(every), 0
     with durable.watched(killer):
-        while not all(node.finished for node in disturbed.rounds.values()):
+        while not all(node.is_finished for node in disturbed.rounds.values()):
             try:
                 disturbed.exchange()
             except Killed:
@@ -218,7 +218,7 @@ def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch
     assert crashes >= least
     one, other = undisturbed.rounds[MINER], disturbed.rounds[MINER]
     assert one._s.t1 == other._s.t1
-    assert all(map(np.array_equal, one.opened(), other.opened()))
+    assert all(map(np.array_equal, one.read_tables(), other.read_tables()))
     for name in PARTIES[:parties]:
         assert set(disturbed.charged[name]) == {one._s.t1}
 
@@ -268,7 +268,7 @@ def refused(made: Nodes) -> VerticilError:
     """The error that ends the round; nothing is opened."""
     with pytest.raises((PeerFault, Refusal)) as found:
         made.run()
-    assert made.rounds[MINER].opened() is None
+    assert made.rounds[MINER].read_tables() is None
     return found.value
 
 
@@ -340,7 +340,7 @@ def test_equal_seeds_for_two_masks_are_refused_by_their_dealer(nodes):
 
 def planted_rows(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], None]) -> None:
     """North's masked rows, changed before it commits to them, and what it expects of the verifiers, to fit."""
-    honest, expected = pair_work.PairWork.masked, pair_work.PairWork.expected
+    honest, expected = pair_work.PairWork.masked, pair_work.PairWork.expected_commitments
 
     def masked(self, owner, seed, people):
         for block in honest(self, owner, seed, people):
@@ -359,7 +359,7 @@ def planted_rows(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray],
         return of_verifier, of_dealer
 
     monkeypatch.setattr(pair_work.PairWork, "masked", masked)
-    monkeypatch.setattr(pair_work.PairWork, "expected", fitting)
+    monkeypatch.setattr(pair_work.PairWork, "expected_commitments", fitting)
 
 
 def _weight_two(rows: np.ndarray) -> None:
@@ -392,7 +392,7 @@ def test_unchecked_partners_have_no_check_and_the_tables_are_the_same(nodes):
     made.run()
     noise = drawn_noise(made, keys_of_noise, made.rounds[MINER]._s.t1)
     assert all(
-        map(np.array_equal, [a - b for a, b in zip(made.rounds[MINER].opened(), noise, strict=True)], made.exact())
+        map(np.array_equal, [a - b for a, b in zip(made.rounds[MINER].read_tables(), noise, strict=True)], made.exact())
     )
     assert not any(message.kind is Kind.PACKET for message in made.messages)
 
@@ -472,7 +472,7 @@ def test_a_dealer_cannot_test_candidates_for_a_person(nodes, monkeypatch):
     def told_to_dealer(made: Nodes) -> bytes:
         node, found = made.rounds[MINER], []
         for message in made.messages:
-            if message.recipient == MINER and node._folder.got(message.index).exists():
+            if message.recipient == MINER and node._folder.arrival_path(message.index).exists():
                 found.extend(node._contents._frames(message))
         found.extend(path.read_bytes() for path in (node._folder.path / "got").iterdir())
         return b"".join(found)
@@ -536,14 +536,14 @@ def test_two_rounds_share_no_pad_and_no_noise_though_the_keys_are_the_same(nodes
         return int(np.count_nonzero(shares(f"{folder} 1", changed=False) == shares(f"{folder} 2", changed=True)))
 
     assert moved("honest") <= 2  # of about 40 words, each equal by a chance of 1 / p
-    honest = RoundName.derived
+    honest = RoundName.derive
 
     def without_transcript(self, key, label, of):
         if label in {"pad", "noise", "mask", "z"}:
             of = type(of)(pair=of.pair, direction=of.direction, run=of.run, block=of.block, part=of.part)
         return honest(self, key, label, of)
 
-    monkeypatch.setattr(RoundName, "derived", without_transcript)
+    monkeypatch.setattr(RoundName, "derive", without_transcript)
     assert moved("planted") > 2
 
 
@@ -566,7 +566,7 @@ def test_the_miner_opens_nothing_before_it_has_heard_from_all_that_they_have_one
     made.run()
     miner = made.rounds[MINER]
     assert miner._has("t1")
-    assert miner.opened() is None
+    assert miner.read_tables() is None
     assert not {m.index for m in made.messages if m.kind is Kind.SHARE} & miner._got
 
 
@@ -625,7 +625,7 @@ def test_a_lost_message_is_waited_for_and_its_sender_is_named(nodes):
     assert str(now).endswith(f" bytes, 0 of 1 pairs, waiting since {now.since:%Y-%m-%d %H:%M} UTC for south")
     made.change = lambda _, path: path
     made.run()
-    assert made.rounds[MINER].finished
+    assert made.rounds[MINER].is_finished
 
 
 def test_progress_counts_pairs_as_each_node_sees_them(nodes):
@@ -671,7 +671,7 @@ def test_a_slot_does_not_depend_on_how_long_the_work_took(nodes, tmp_path, caplo
     message = next(m for m in messages_of(parts.plan) if (m.kind, m.sender) == (Kind.EXPECTED, "north"))
     node._clock = lambda: dt.datetime.fromtimestamp(made * slot / 1e9, dt.UTC)
     node._began = int(began * slot)
-    path = node._folder.sent(message.index)
+    path = node._folder.sent_path(message.index)
     path.parent.mkdir(exist_ok=True)
     path.touch()
     stamp = node._stamp(message)
@@ -809,7 +809,7 @@ def test_opened_tables_that_the_miner_did_not_sign_are_refused(nodes):
     def falsify(message: Message, path: Path) -> Path:
         if message.kind is Kind.OPENED and message.recipient == "south":
             contents = made.rounds[MINER]._contents
-            frames = list(contents.made(message))
+            frames = list(contents.make_frames(message))
             first = np.frombuffer(frames[1], "<i8").copy()
             first[0] += 1
             return _reseal(made, message, path, [frames[0], first.tobytes(), *frames[2:]])
@@ -818,7 +818,7 @@ def test_opened_tables_that_the_miner_did_not_sign_are_refused(nodes):
     made.change = falsify
     with pytest.raises(PeerFault, match="signed other tables"):
         made.run()
-    assert made.rounds["south"].opened() is None
+    assert made.rounds["south"].read_tables() is None
 
 
 def test_a_dealers_packet_that_was_not_committed_to_is_refused(nodes):

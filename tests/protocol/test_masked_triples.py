@@ -45,7 +45,7 @@ def refused(made: Nodes) -> PeerFault:
     """The error that ends the round; nothing is opened."""
     with pytest.raises(PeerFault) as found:
         made.run()
-    assert made.rounds[MINER].opened() is None
+    assert made.rounds[MINER].read_tables() is None
     return found.value
 
 
@@ -120,7 +120,7 @@ def test_a_false_alpha_is_caught_though_its_teller_mends_its_own_sums(made, monk
 def test_sums_that_are_mended_behind_their_commitment_are_refused(made):
     def mend(message: Message, path: Path) -> Path:
         if message.kind is Kind.SUMS_OPEN and message.sender == "south":
-            (frame,) = made.rounds["south"]._contents.made(message)
+            (frame,) = made.rounds["south"]._contents.make_frames(message)
             first = (int.from_bytes(frame[:4], "little") + 1) % P
             return reseal(made, message, path, [first.to_bytes(4, "little") + frame[4:]])
         return path
@@ -159,7 +159,7 @@ def test_a_copied_commitment_is_refused(made, kind):
     def copy(message: Message, path: Path) -> Path:
         if message.kind is kind and message.recipient == "east":
             frames = seen.setdefault(
-                (message.run, message.recipient), list(made.rounds[message.sender]._contents.made(message))
+                (message.run, message.recipient), list(made.rounds[message.sender]._contents.make_frames(message))
             )
             return reseal(made, message, path, frames)
         return path
@@ -177,7 +177,7 @@ def test_other_rows_for_one_of_the_two_readers_do_not_fit_the_one_commitment(mad
             and message.table == TABLE
             and (message.owner, message.recipient) == ("north", "east")
         ):
-            head, rows = list(made.rounds["north"]._contents.made(message))
+            head, rows = list(made.rounds["north"]._contents.make_frames(message))
             return reseal(made, message, path, [head, bytes(4) + rows[4:]])
         return path
 
@@ -188,7 +188,7 @@ def test_other_rows_for_one_of_the_two_readers_do_not_fit_the_one_commitment(mad
 @pytest.mark.whole
 def test_rows_that_are_not_one_hot_are_found_by_both_others_with_the_miner(made, monkeypatch):
     rows_of = triple_work._Rows
-    honest, expected = rows_of.masked, rows_of.expected
+    honest, expected = rows_of.masked, rows_of.expected_commitments
 
     def masked(self, owner, seed, people):
         for block in honest(self, owner, seed, people):
@@ -207,7 +207,7 @@ def test_rows_that_are_not_one_hot_are_found_by_both_others_with_the_miner(made,
         return of_verifier, of_dealer
 
     monkeypatch.setattr(rows_of, "masked", masked)
-    monkeypatch.setattr(rows_of, "expected", fitting)
+    monkeypatch.setattr(rows_of, "expected_commitments", fitting)
     found = refused(made)
     assert "the check fails" in found.message
     assert "the rows of 'north'" in found.message

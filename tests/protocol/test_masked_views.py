@@ -108,7 +108,7 @@ def seen(folder: Path, keys: Keys, tables: Mapping[str, Table], plan: Mapping[st
         node.begin()
         found.drawn[name] = node._folder.secrets
     found.nodes.run()
-    assert all(node.finished for node in found.nodes.rounds.values())
+    assert all(node.is_finished for node in found.nodes.rounds.values())
     found.t0, found.t1 = found.nodes.rounds[MINER]._s.t0, found.nodes.rounds[MINER]._s.t1
     return found
 
@@ -217,7 +217,7 @@ def noises(one: Seen, other: Seen) -> dict[str, list[float]]:
 
 
 def scaled_noise(view: Seen) -> list[np.ndarray]:
-    plan, opened = view.nodes.plan, view.nodes.rounds[MINER].opened()
+    plan, opened = view.nodes.plan, view.nodes.rounds[MINER].read_tables()
     assert opened is not None
     noise = zip(view.nodes.noise(opened), plan.tables, strict=True)
     return [cells / plan.deviation(table) for cells, table in noise]
@@ -367,7 +367,7 @@ class Page:
         return tuple(found)
 
     def _of_tables(self, kind: Kind) -> object:
-        opened = self._view.nodes.rounds[MINER].opened()
+        opened = self._view.nodes.rounds[MINER].read_tables()
         assert opened is not None
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(table, "<i8").tobytes() for table in opened)).digest()
         if kind is Kind.RECEIPT:
@@ -501,12 +501,12 @@ def one_mask_for_two_partners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_transcript(label: str) -> Plant:
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
-        honest = RoundName.derived
+        honest = RoundName.derive
 
         def derived(self: RoundName, key: bytes, label_: str, of: Of) -> bytes:
             return honest(self, key, label_, dataclasses.replace(of, transcript=b"") if label_ == label else of)
 
-        monkeypatch.setattr(RoundName, "derived", derived)
+        monkeypatch.setattr(RoundName, "derive", derived)
 
     return plant
 

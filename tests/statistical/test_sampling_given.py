@@ -62,7 +62,7 @@ def test_evidence_agrees_with_rejection_sampling() -> None:
     kept = np.all([everybody[v] == code for v, code in EVIDENCE.items()], axis=0)
     assert kept.sum() > 5000
     conditional = sample_codes(
-        network, int(kept.sum()), generator=np.random.default_rng(3), method="independent", given=EVIDENCE
+        network, int(kept.sum()), generator=np.random.default_rng(3), method="independent", evidence=EVIDENCE
     )
     for variable, code in EVIDENCE.items():
         assert (conditional[variable] == code).all()

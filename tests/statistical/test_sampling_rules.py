@@ -131,7 +131,7 @@ def test_shares_given_the_rules() -> None:
 def test_records_are_of_the_distribution_given_the_rules(method, evidence) -> None:
     network, rules, table = case()
     codes = sample_codes(
-        network, N, generator=np.random.default_rng(2), method=method, given=evidence, support=rules, path="plain"
+        network, N, generator=np.random.default_rng(2), method=method, evidence=evidence, support=rules, path="plain"
     )
     assert rules.holds(codes).all()
     given = np.zeros(STATES)

@@ -65,7 +65,7 @@ from verticil.shared.federation.transport import sealing as hpke
 from verticil.shared.federation.transport.chunks import ChunkReader, make_chunks, plain_data
 from verticil.shared.federation.transport.errors_on_wire import from_detail
 from verticil.shared.masked.arithmetic.derivation import PURPOSE
-from verticil.shared.masked.arithmetic.streams import listed as fields_listed
+from verticil.shared.masked.arithmetic.streams import encode_fields as fields_listed
 from verticil.shared.masked.round import envelope
 from verticil.shared.masked.round.messages import Kind
 from verticil.shared.masked.round.proof import read_signed_message

@@ -81,8 +81,8 @@ def checked(
 
     with clock("check, owner"):
         corrections = list(work.corrections(check.owner, of, check.run))
-        tossed = work.tossed(check, bytes(32), bytes(31) + b"\1", T1)
-        work.expected(check, secrets, tossed, T1, table)
+        tossed = work.toss(check, bytes(32), bytes(31) + b"\1", T1)
+        work.expected_commitments(check, secrets, tossed, T1, table)
     with clock("check, verifier"):
         w_j = list(work.w_of_verifier(check, of.verifier_seed, tossed, masked()))
     with clock("check, dealer"):

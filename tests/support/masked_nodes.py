@@ -216,7 +216,7 @@ class Nodes:
     def run(self, until: Callable[[], bool] | None = None) -> None:
         """Exchange until all are finished, or nothing passes any more."""
         idle = 0
-        while not all(node.finished for node in self.rounds.values()) and not (until and until()):
+        while not all(node.is_finished for node in self.rounds.values()) and not (until and until()):
             idle = 0 if self.exchange() else idle + 1
             if idle > 2:
                 return

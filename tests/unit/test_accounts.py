@@ -192,7 +192,7 @@ def test_a_limit_that_is_missing_is_refused_and_one_that_is_stated_is_held(
     (missing,) = said(policy_of(tmp_path, **generous))
     assert "party.toml states no limit for this account" in missing
     assert ", ".join(f"policy.{key}" for key in reader.keys) in missing
-    drawn = [item.event for item in events.planned(release_study, "clinic")]
+    drawn = [item.event for item in events.plan_events(release_study, "clinic")]
     cost = together(event for event in drawn if math.isfinite(cost_of(event).epsilon))
     assert said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon)})) == []
     (short,) = said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon * 0.99)}))

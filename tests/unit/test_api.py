@@ -280,7 +280,7 @@ def test_numbers_among_words_are_numbers(made: Made) -> None:
     models = made.release.models
     generator = np.random.default_rng(1)
     codes = [generator.integers(0, k, 200).astype(np.uint8) for k in models.schema.n_states]
-    frame = decode(models.schema, codes, generator, labelled=True)
+    frame = decode(models.schema, codes, generator, with_labels=True)
     assert str(frame["weight"].dtype) == "str"
     found = type_columns(frame, models)
     missing = codes[models.schema.index("weight")] == models.schema[models.schema.index("weight")].n_bins

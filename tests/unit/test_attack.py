@@ -25,7 +25,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.privacy import epsilon
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import planned
+from verticil.shared.privacy.events import plan_events
 from verticil.shared.study.reading import read_study
 
 CASES = [
@@ -116,7 +116,7 @@ def test_every_scheme_of_finite_epsilon_is_attacked_and_claims_are_the_accountan
     assert own == {"symmetric", "binary", "matrix", "two-level", "subset"}
     assert any(study.units[index].is_compound for index in study.units_of(columns.PARTY))
     by_name = {attack.mechanism: attack for attack in columns.attacks()}
-    for item in planned(study, columns.PARTY):
+    for item in plan_events(study, columns.PARTY):
         assert item.unit is not None
         name = item.variables[0] if len(item.variables) == 1 else "compound"
         assert by_name[name].claims == (cost_of(item.event),)

@@ -27,7 +27,7 @@ from verticil.shared.privacy.events import (
     PlannedEvent,
     PureMechanism,
     kind_of,
-    planned,
+    plan_events,
     register,
 )
 from verticil.shared.privacy.plan import PlannedAccount, budget_plan, half_width_of_noise
@@ -75,13 +75,13 @@ def test_the_plan_says_what_the_accountant_charges_each_party_and_a_person_at_al
     assert (plan.n, plan.relation) == (study.linkage.minimum_common_records, "replace one person")
     assert [party.party for party in plan.parties] == list(study.parties)
     for party in plan.parties:
-        drawn = [item.event for item in planned(study, party.party)]
+        drawn = [item.event for item in plan_events(study, party.party)]
         assert costs(party.accounts) == {"columns": together(drawn), "public": together(drawn)}
         beside = add_or_remove(drawn)
         found = {(item.epsilon_add_or_remove, item.delta_add_or_remove) for item in party.accounts}
         assert found == {(None, None) if beside is None else (beside.epsilon, beside.delta)}
         assert {name for draw in party.draws for name in draw.columns} == {
-            name for item in planned(study, party.party) for name in item.variables
+            name for item in plan_events(study, party.party) for name in item.variables
         }
         assert math.fsum(draw.epsilon for draw in party.draws) == pytest.approx(party.accounts[0].epsilon)
     assert costs(plan.person) == {item.reader.name: item.cost for item in privacy_statement(study).accounts}
@@ -94,7 +94,7 @@ def test_what_is_published_stands_in_the_account_of_everybody_and_a_joint_draw_c
     plan = budget_plan(release_study)
     once = cost_of(tables)
     for party in plan.parties:
-        drawn = [item.event for item in planned(release_study, party.party)]
+        drawn = [item.event for item in plan_events(release_study, party.party)]
         assert costs(party.accounts)["public"] == together(drawn)
         (draw,) = [draw for draw in party.draws if draw.event == "published-tables"]
         assert (draw.account, draw.epsilon, draw.delta, draw.sigma) == ("public", once.epsilon, once.delta, 20.0)

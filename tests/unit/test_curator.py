@@ -247,7 +247,7 @@ def test_privbayes_is_refused_where_nobody_has_the_whole_table(tmp_path: Path) -
     text = STUDY.replace('method = "greedy"', 'method = "privbayes"') + "\n[tables]\nepsilon = 1.0\ndelta = 1e-9\n"
     (tmp_path / "study.toml").write_text(text)
     study = read_study(tmp_path / "study.toml")  # of a miner that has noisy tables
-    planned = {type(item.event).__name__ for item in events.planned(study, study.parties[0])}
+    planned = {type(item.event).__name__ for item in events.plan_events(study, study.parties[0])}
     assert planned & {"NoisyTables", "PrivBayesRun"} == {"NoisyTables"}
 
 

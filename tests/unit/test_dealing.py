@@ -52,7 +52,7 @@ def shares_of(network: Network) -> list[np.ndarray]:
 
 def boundaries(cumulative: list[list[float]], shares: list[float], sizes: list[int], seed: int = 0) -> np.ndarray:
     generator = np.random.default_rng(seed)
-    return deck_boundaries(np.array(cumulative), np.array(shares), np.array(sizes), generator, compiled=False)
+    return deck_boundaries(np.array(cumulative), np.array(shares), np.array(sizes), generator, use_compiled=False)
 
 
 def test_a_deck_that_fits_is_dealt_out_whole():
@@ -135,7 +135,7 @@ def test_every_way_of_drawing_keeps_to_the_evidence(method, evidence):
     place = tuple(evidence.get(v, slice(None)) for v in range(len(STATES)))
     kept[place] = whole[place]
     kept /= kept.sum()
-    codes = sample_codes(network, n, generator=np.random.default_rng(3), method=method, given=evidence)
+    codes = sample_codes(network, n, generator=np.random.default_rng(3), method=method, evidence=evidence)
     counts = np.zeros(STATES)
     np.add.at(counts, tuple(column.astype(int) for column in codes), 1)
     assert (np.abs(counts / n - kept) <= 6 * np.sqrt(kept * (1 - kept) / n) + 6 / n).all()

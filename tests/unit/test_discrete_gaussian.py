@@ -137,7 +137,7 @@ def test_no_floating_point_shapes_the_draw():
     """The functions between words and numbers have no float, no division that makes one, and no floating-point type."""
     functions = (
         whole_numbers,
-        *(getattr(discrete_gaussian, name) for name in ("_refined", "_cumulative", "_exponential")),
+        *(getattr(discrete_gaussian, name) for name in ("_refine", "_cumulative", "_exponential")),
     )
     trees = [ast.parse(inspect.getsource(function)) for function in functions]
     trees.append(ast.parse(inspect.getsource(discrete_gaussian._thresholds.__wrapped__)))

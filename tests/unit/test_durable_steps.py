@@ -182,7 +182,7 @@ def test_every_message_of_a_round_is_flushed_before_it_counts_as_made_or_as_rece
     nodes = Nodes(tmp_path, Keys(tmp_path / "keys", tuple(sizes)), plan_for(sizes, 3000), tables)
     del taken.steps[:]
     nodes.run()
-    assert all(node.finished for node in nodes.rounds.values())
+    assert all(node.is_finished for node in nodes.rounds.values())
     steps: defaultdict[Path, list[str]] = defaultdict(list)
     for number, (kind, path) in enumerate(taken.steps):
         if kind != "rename" or path.parent.name not in {"sent", "got"}:

@@ -184,7 +184,7 @@ def test_the_records_of_a_release_are_written_and_counted(tmp_path: Path) -> Non
         codes=mapped(tmp_path, np.zeros(2 * N, dtype=np.uint8)),
         numbers=mapped(tmp_path, drawn),
     )
-    table = PiecewiseTable([column], labelled=False)
+    table = PiecewiseTable([column], with_labels=False)
     assert flat(lambda: sum(float(piece["age"].sum()) for piece in table)) == pytest.approx(drawn.sum())
     codes = [mapped(tmp_path, np.full(8 * N, code, dtype=np.uint8)) for code in (1, 2)]
     assert flat(lambda: cell_counts(codes, (2, 3))).tolist() == [0, 0, 0, 0, 0, 8 * N]

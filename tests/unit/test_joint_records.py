@@ -104,7 +104,7 @@ def test_dealt_records_are_the_cards_of_the_decks():
 @pytest.mark.parametrize("method", METHODS)
 def test_evidence_is_kept_and_what_is_impossible_stays_so(model, method):
     evidence = {1: 1, 2: 0}
-    codes = sample_codes(model, 4000, generator=np.random.default_rng(2), method=method, given=evidence)
+    codes = sample_codes(model, 4000, generator=np.random.default_rng(2), method=method, evidence=evidence)
     assert (codes[1] == 1).all()
     assert (codes[2] == 0).all()
     expected = model.shares([0, 1, 2, 3])[:, 1, 0, :]
@@ -116,7 +116,9 @@ def test_evidence_is_kept_and_what_is_impossible_stays_so(model, method):
 
 def test_evidence_that_cannot_be_is_refused():
     with pytest.raises(ValueError, match="impossible"):
-        sample_codes(random_records(N_STATES, 3), 5, generator=np.random.default_rng(0), given={0: 0, 1: 0, 2: 0, 3: 0})
+        sample_codes(
+            random_records(N_STATES, 3), 5, generator=np.random.default_rng(0), evidence={0: 0, 1: 0, 2: 0, 3: 0}
+        )
     with pytest.raises(ValueError, match="-1 records"):
         joint_codes(random_mixture(N_STATES), -1, generator=np.random.default_rng(0))
     assert [len(column) for column in joint_codes(random_mixture(N_STATES), 0, generator=np.random.default_rng(0))] == [
@@ -126,12 +128,12 @@ def test_evidence_that_cannot_be_is_refused():
 
 def test_many_records_come_in_chunks(model, monkeypatch):
     monkeypatch.setattr(synthesis, "CHUNK", 300)
-    pieces = list(sample_chunks(model, 700, generator=np.random.default_rng(5), given={0: 1}))
+    pieces = list(sample_chunks(model, 700, generator=np.random.default_rng(5), evidence={0: 1}))
     assert [len(piece[0]) for piece in pieces] == [300, 300, 100]
     generator = np.random.default_rng(5)
     for piece in pieces:
         for one, other in zip(
-            piece, sample_codes(model, len(piece[0]), generator=generator, given={0: 1}), strict=True
+            piece, sample_codes(model, len(piece[0]), generator=generator, evidence={0: 1}), strict=True
         ):
             np.testing.assert_array_equal(one, other)
 

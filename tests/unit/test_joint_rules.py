@@ -81,7 +81,7 @@ def check(found: LearnResult, made: Study) -> None:
     model = round_joint(found.joint.model)
     for method, given in itertools.product(SAMPLING, ({}, {0: 0}, {1: 2, 2: 1})):
         codes = sample_codes(
-            model, 2000, generator=np.random.default_rng(2), method=method, given=given, support=support
+            model, 2000, generator=np.random.default_rng(2), method=method, evidence=given, support=support
         )
         assert support.holds(codes).all()
     for family in found.network.families:

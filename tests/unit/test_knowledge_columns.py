@@ -175,7 +175,7 @@ def test_a_column_that_follows_costs_nothing() -> None:
     after = privacy_statement(study, dag)
     own = before.columns[-1].epsilon
     assert own > 1
-    bounded = [sum(column.epsilon for column in found.columns if column.bounded) for found in (before, after)]
+    bounded = [sum(column.epsilon for column in found.columns if column.has_bound) for found in (before, after)]
     assert bounded[0] - bounded[1] == pytest.approx(own, rel=1e-12)
     assert before.columns[:-1] == after.columns
     assert not any("grown" in column.variables for column in after.columns)

@@ -301,7 +301,7 @@ def test_the_grid_keeps_both_masses_and_is_nowhere_below():
     """Connecting the dots, on a grid so coarse that its error shows: exact on it, above between, and close."""
     step = 0.25
     atoms = loss._discrete_atoms(DiscreteGaussianLoss(sigma=2.0))
-    part, log_scale, _ = loss._tilted(atoms, 1, step, 0.0)
+    part, log_scale, _ = loss._tilt_atoms(atoms, 1, step, 0.0)
     on_grid = {(part.first + i) * step: m * math.exp(log_scale) for i, m in enumerate(part.mass.tolist())}
     exact, found = hockey_stick(discrete(2.0)), hockey_stick(on_grid)
     for epsilon in np.arange(0, 2, step / 8).tolist():
@@ -333,7 +333,7 @@ def test_rounding_of_the_transform_stays_within_what_is_added_for_it(times):
         loss._Tilted(first=-7 * k, mass=numbers / numbers.sum(), times=k)
         for numbers, k in zip(whole, (times, 1), strict=True)
     ]
-    found = loss._added(parts)
+    found = loss._convolve(parts)
     masses = [Fraction(int(one)) / scale for one in exact]
     offset = found.first + 7 * times * times + 7
     error = math.sqrt(sum(float(Fraction(one) - masses[offset + i]) ** 2 for i, one in enumerate(found.mass.tolist())))

@@ -37,7 +37,7 @@ def test_combined_words_are_those_of_whole_numbers(sizes):
     generator = np.random.default_rng(sum(sizes))
     for n, c in [(0, 1), (3, 1), (2, 2), (1, 5)]:
         words, coefficients = uniform(generator, n, sum(sizes)), uniform(generator, c, sum(sizes))
-        found = check.combined(words, coefficients, sizes)
+        found = check.combine(words, coefficients, sizes)
         assert found.tolist() == plain.combined(words.tolist(), coefficients.tolist(), sizes)
         assert found.dtype == np.uint32
 
@@ -46,18 +46,18 @@ def test_combined_words_are_those_of_whole_numbers(sizes):
 def test_combined_words_are_exact_at_the_largest(size):
     alike = np.full((1, size), P - 1, np.uint32)
     for most in (P - 1, 2**32 - 2**16 - 1):
-        assert check.combined(alike, np.full((1, size), most, np.uint32), [size]).item() == size * (P - 1) * most % P
+        assert check.combine(alike, np.full((1, size), most, np.uint32), [size]).item() == size * (P - 1) * most % P
 
 
 def test_what_does_not_fit_is_refused():
     words = np.zeros((3, 5), np.uint32)
     with pytest.raises(ValueError, match="5 columns and 5 coefficients, expected 6"):
-        check.combined(words, words, [2, 4])
+        check.combine(words, words, [2, 4])
     with pytest.raises(ValueError, match="5 columns and 4 coefficients, expected 5"):
-        check.combined(words, words[:, :4], [2, 3])
+        check.combine(words, words[:, :4], [2, 3])
     many = np.zeros((1, 2**16 + 1), np.uint32)
     with pytest.raises(ValueError, match=f"a unit of {2**16 + 1} categories"):
-        check.combined(many, many, [2**16 + 1])
+        check.combine(many, many, [2**16 + 1])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -97,8 +97,8 @@ def checked(rows: Words, sizes: Sequence[int], *, run: int = 0, error: Words | N
         b_d = check.square_share(a_j, a_d, b_j)
         if error is not None:
             b_d = field.add(b_d, error[part])
-        z_j, star_j = check.combined(field.add(y, mask), both, sizes)
-        z_d, star_d = check.combined(field.negate(mask), both, sizes)
+        z_j, star_j = check.combine(field.add(y, mask), both, sizes)
+        z_d, star_d = check.combine(field.negate(mask), both, sizes)
         w = field.add(field.subtract(z_j, a_j), field.subtract(z_d, a_d))
         f += check.verifier_sum(w, a_j, b_j, star_j, rho) + check.dealer_sum(w, a_d, b_d, star_d, rho)
     return f % P
@@ -204,7 +204,7 @@ def test_a_verifier_that_shifts_a_row_is_seen_whatever_the_value():
         rows, shift = np.zeros((1, 4), np.uint32), np.zeros((1, 4), np.uint32)
         rows[0, value], shift[0, g] = 1, P - 1
         assert (checked(field.add(rows, shift), sizes) == 0) == (value == g)
-        moved = field.subtract(*(check.combined(word, r, sizes) for word in (field.add(rows, shift), rows)))
+        moved = field.subtract(*(check.combine(word, r, sizes) for word in (field.add(rows, shift), rows)))
         assert moved.item() == P - r[0, g]
 
 

@@ -91,8 +91,12 @@ def test_no_two_lists_of_fields_have_one_key():
             ("c", "ab"),
             ("ab", "", "c"),
         ],
-        *[("a", "b"), ("a" + "\0" * 7 + "\1b",), (streams.listed("a", "b"),), (streams.listed("ab"),)],
-        *[(streams.listed("a"), "b"), ("a", streams.listed("b")), (streams.listed(streams.listed("a", "b")),)],
+        *[("a", "b"), ("a" + "\0" * 7 + "\1b",), (streams.encode_fields("a", "b"),), (streams.encode_fields("ab"),)],
+        *[
+            (streams.encode_fields("a"), "b"),
+            ("a", streams.encode_fields("b")),
+            (streams.encode_fields(streams.encode_fields("a", "b")),),
+        ],
         *[(1,), (0,), (10,), (1, 0), (1, 1), (11,), (2**64,), ("mask", 1, 2), ("mask", 12), ("mask", 2, 1), (b"\1",)],
     ]
     keys = {streams.key_of(KEY, *fields) for fields in lists}
@@ -111,7 +115,7 @@ def test_no_two_lists_of_fields_have_one_key():
 )
 def test_a_field_of_another_kind_is_refused(fields, says):
     with pytest.raises(ValueError, match=says):
-        streams.listed(*fields)
+        streams.encode_fields(*fields)
 
 
 @pytest.mark.parametrize("length", [0, 31, 33])
@@ -158,7 +162,7 @@ def test_many_words_that_are_left_out_are_drawn_anew():
         place += size
         return drawn.astype("<u4").tobytes()[place - size : place]
 
-    kept = streams.accepted(stream, 50_000)
+    kept = streams.accept_words(stream, 50_000)
     assert np.array_equal(kept, drawn[drawn < P][:50_000])
     kept[0] = 1
 

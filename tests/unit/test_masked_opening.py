@@ -96,13 +96,13 @@ def test_all_draws_have_the_variance_that_is_said_and_what_must_be_left_is_left(
     sigma = (13.0859375).as_integer_ratio()
     each = opening.sigma_each(sigma, counted, tolerate)
     draws = [opening.noise(streams.key_of(KEY, c), (300, 400), each) for c in range(counted)]
-    whole, left = opening.opened(draws), opening.opened(draws[tolerate:])
+    whole, left = opening.open_sum(draws), opening.open_sum(draws[tolerate:])
     assert has_variance(whole, opening.deviation(each, counted) ** 2)
     assert has_variance(left, opening.deviation(sigma) ** 2)
     assert math.isclose(
         opening.deviation(each, counted) ** 2, opening.deviation(sigma) ** 2 * counted / (counted - tolerate)
     )
-    assert not has_variance(opening.opened(draws[1:]), opening.deviation(each, counted) ** 2)
+    assert not has_variance(opening.open_sum(draws[1:]), opening.deviation(each, counted) ** 2)
     assert not has_variance(whole, opening.deviation(sigma) ** 2)
 
 
@@ -116,7 +116,7 @@ def shares(parts: Sequence[Words]) -> list[Words]:
         return streams.words(streams.key_of(KEY, "pad", i, j), parts[0].shape)
 
     return [
-        opening.padded(part, (pad(i, j) for j in range(i + 1, len(parts))), (pad(j, i) for j in range(i)))
+        opening.add_pads(part, (pad(i, j) for j in range(i + 1, len(parts))), (pad(j, i) for j in range(i)))
         for i, part in enumerate(parts)
     ]
 
@@ -130,15 +130,15 @@ def test_pads_cancel_in_the_sum_of_all_and_only_there(parties):
     for part in parts:
         rest = field.subtract(rest, part)
     out = shares([*parts, rest])
-    assert opening.opened(out).tolist() == table.tolist()
-    assert opening.opened(iter(out)).tolist() == table.tolist()
+    assert opening.open_sum(out).tolist() == table.tolist()
+    assert opening.open_sum(iter(out)).tolist() == table.tolist()
     for left_out in range(parties):
-        some = opening.opened(share for i, share in enumerate(out) if i != left_out)
-        kept = opening.opened(part for i, part in enumerate([*parts, rest]) if i != left_out)
+        some = opening.open_sum(share for i, share in enumerate(out) if i != left_out)
+        kept = opening.open_sum(part for i, part in enumerate([*parts, rest]) if i != left_out)
         assert not np.any(some == kept)
         assert not np.any(out[left_out] == [*parts, rest][left_out])
     with pytest.raises(ValueError, match="no share of a table"):
-        opening.opened([])
+        opening.open_sum([])
 
 
 # ---- opened tables with each other
@@ -164,7 +164,7 @@ def noisy(counts: Sequence[Ints], sigma: Ratio, *, draws: int = 1, seed: int = 0
     for number, table in enumerate(counts):
         keys = [streams.key_of(KEY, seed, number, contributor) for contributor in range(draws)]
         parts = [opening.noise(key, table.shape, sigma) for key in keys]
-        found.append(opening.opened([field.from_numbers(table), *parts]))
+        found.append(opening.open_sum([field.from_numbers(table), *parts]))
     return found
 
 

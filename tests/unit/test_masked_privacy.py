@@ -61,10 +61,10 @@ def test_draws_that_cannot_be_are_refused(sizes: dict[str, int]) -> None:
 
 
 def test_each_draw_is_as_large_as_the_proof_of_their_sum_asks() -> None:
-    assert tables(contributors=2, sigma=3.0).left == 3.0  # one draw is left, which needs no sum
+    assert tables(contributors=2, sigma=3.0).residual_sigma == 3.0  # one draw is left, which needs no sum
     with pytest.raises(ValueError, match="nothing is proved of their sum"):
         tables(contributors=4, sigma=3.0 * 1.7)
-    assert tables(contributors=4, sigma=3.0 * 1.74).drawn == pytest.approx(3.0 * 1.74 * (4 / 3) ** 0.5)
+    assert tables(contributors=4, sigma=3.0 * 1.74).sum_sigma == pytest.approx(3.0 * 1.74 * (4 / 3) ** 0.5)
 
 
 def test_an_event_is_read_back_as_it_was_written() -> None:

@@ -24,7 +24,7 @@ from verticil.shared.federation.alignment.statements import common_body
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.masked.arithmetic.derivation import PURPOSE
-from verticil.shared.masked.arithmetic.streams import listed, unlisted
+from verticil.shared.masked.arithmetic.streams import decode_fields, encode_fields
 from verticil.shared.masked.round.messages import CHARGED, Kind
 from verticil.shared.masked.round.proof import BEHIND_CHARGE, is_missing_in, read_signed_message
 from verticil.shared.release.formats.deletion import PeerHolding
@@ -39,8 +39,8 @@ T1 = bytes(range(32))
 
 def body(study: bytes, plan: bytes, kind: Kind, *, sender: str = "clinic", transcript: bytes = T1) -> bytes:
     """What is signed under a message, as the page on Model III says."""
-    what = listed(PURPOSE, "message", study, 1, plan, 7, str(kind), sender, "insurer", transcript)
-    return listed(what, 1, bytes(32))
+    what = encode_fields(PURPOSE, "message", study, 1, plan, 7, str(kind), sender, "insurer", transcript)
+    return encode_fields(what, 1, bytes(32))
 
 
 class Trial:
@@ -150,7 +150,7 @@ def test_nothing_that_another_made_is_a_proof(trial: Trial) -> None:
         trial.signed(Kind.MASKED, sender="insurer"),
         common_pb2.Signed(body=masked.body, certificate=masked.certificate, signature=bytes(64)),
         trial.keys["clinic"].sign(b"not a list"),
-        trial.keys["clinic"].sign(listed(b"x", 1, b"y")),
+        trial.keys["clinic"].sign(encode_fields(b"x", 1, b"y")),
         trial.keys["clinic"].sign(masked.body + b"\0"),
     ]
     for number, lie in enumerate(lies):
@@ -230,6 +230,6 @@ def test_a_node_keeps_one_signature_of_each_sort(trial: Trial) -> None:
 
 @pytest.mark.parametrize("data", [b"x", b"\0" * 7, b"\0" * 7 + b"\2a", b"\xff" * 8])
 def test_what_is_no_list_of_fields_is_refused(data: bytes) -> None:
-    assert unlisted(listed("ab", 3, b"")) == (b"ab", b"3", b"")
+    assert decode_fields(encode_fields("ab", 3, b"")) == (b"ab", b"3", b"")
     with pytest.raises(ValueError, match="not a list"):
-        unlisted(data)
+        decode_fields(data)

@@ -40,12 +40,12 @@ class Dealt:
         first, second = (
             [drawn(f"{name} {place} {product}", *some.shape) for product, some in enumerate(whole)] for place in (0, 1)
         )
-        third = [triples.left(*some) for some in zip(whole, first, second, strict=True)]
+        third = [triples.third_share(*some) for some in zip(whole, first, second, strict=True)]
         rst = [drawn(f"{name} rst {place}", *sizes) for place in (0, 1)]
         return cls(
             (r, s, t),
             [tuple(some) for some in (first, second, third)],  # type: ignore[misc]
-            [*rst, triples.left(triples.table_of(r, s, t), *rst)],
+            [*rst, triples.third_share(triples.table_of(r, s, t), *rst)],
         )
 
 
@@ -129,7 +129,7 @@ def sums(
             for product, (one, other) in enumerate(triples.PRODUCTS)
         ]
         for place in range(3):
-            found += triples.sacrificed(
+            found += triples.sum_sacrifice(
                 place,
                 e,
                 (first.masks[place][rows], second.masks[place][rows]),

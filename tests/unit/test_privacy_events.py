@@ -120,7 +120,7 @@ def test_a_dry_run_names_what_there_is_no_room_for_and_charges_nothing() -> None
 
 def test_a_study_plans_one_event_for_each_column_that_leaves_and_one_for_what_is_shared(release_study: Study) -> None:
     party = release_study.parties[0]
-    columns = events.planned(release_study, party)
+    columns = events.plan_events(release_study, party)
     assert [item.unit for item in columns] == list(release_study.units_of(party))
     assert all(type(item.event) is RandomizedColumn and item.readers == ("miner",) for item in columns)
     for rule, kind in (
@@ -128,7 +128,7 @@ def test_a_study_plans_one_event_for_each_column_that_leaves_and_one_for_what_is
         (ShareRule(), ExactStatistics),
     ):
         between_peers = dataclasses.replace(release_study, model="peer", share=rule)
-        *_, shared = events.planned(between_peers, party)
+        *_, shared = events.plan_events(between_peers, party)
         assert (type(shared.event), shared.unit) == (kind, None)
         if rule.epsilon is not None and rule.delta is not None:
             assert cost_of(shared.event) == Cost(epsilon=rule.epsilon, delta=rule.delta)

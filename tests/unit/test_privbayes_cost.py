@@ -62,7 +62,7 @@ def test_accounts_charge_what_replacing_a_person_costs_and_say_the_rest_beside()
 
 
 def test_scores_from_outside_cost_nothing_here() -> None:
-    scored, given = (noise_for(1.0, 1e-9, "replace", 13, scored=scored) for scored in (True, False))
+    scored, given = (noise_for(1.0, 1e-9, "replace", 13, with_scores=scored) for scored in (True, False))
     assert given.scores is None
     assert given.measurement == pytest.approx(scored.measurement * math.sqrt(0.8), rel=2e-3)
 

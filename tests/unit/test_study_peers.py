@@ -240,7 +240,7 @@ def test_the_totals_count_what_is_sent(study: Study, tmp_path: Path):
     statement = privacy_statement(study)
     assert statement.epsilon_per_person == pytest.approx(4.5)
     assert statement.of_party("clinic") == pytest.approx(1.5)
-    assert [column.sent for column in statement.columns] == [True, False, True, False, True]
+    assert [column.is_sent for column in statement.columns] == [True, False, True, False, True]
     assert statement.columns[1].document()["read_by"] == []
     learned = read(tmp_path, HEAD + LEARNED)
     assert privacy_statement(learned).epsilon_per_person == pytest.approx(7.5)
@@ -252,7 +252,7 @@ def test_a_column_that_stays_at_home_has_no_bound_to_keep(tmp_path: Path):
     exact = '[[randomization]]\nvariables = ["smoker"]\nscheme = "none"\n'
     rule = "[breach]\nprior = 0.1\nposterior = 0.5\n"
     study = read(tmp_path, HEAD + exact + GIVEN + NOISE + rule)
-    assert privacy_statement(study).bounded
+    assert privacy_statement(study).has_bound
     with pytest.raises(Misuse, match="column 'smoker' has gamma infinite"):
         read(tmp_path, HEAD + exact + LEARNED + NOISE + rule)
 

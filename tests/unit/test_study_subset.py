@@ -147,7 +147,7 @@ def test_what_is_kept_is_the_chance_that_the_set_holds_the_true_category():
     selection = subset_selection(8, epsilon=1.0, size=3)
     sets = [s for s in itertools.combinations(range(8), 3) if 5 in s]
     chance = float(sum((probability_of_set(selection, s, 5) for s in sets), Fraction(0)))
-    assert privacy.kept(selection) == pytest.approx((chance, chance), abs=1e-15)
+    assert privacy.true_probability(selection) == pytest.approx((chance, chance), abs=1e-15)
 
 
 def test_sets_of_one_have_the_figures_of_the_symmetric_matrix():
@@ -158,7 +158,7 @@ def test_sets_of_one_have_the_figures_of_the_symmetric_matrix():
         assert privacy.half_width_of_share(selection, 1000, share) == pytest.approx(
             privacy.half_width_of_share(matrix, 1000, share), rel=1e-9
         )
-    assert privacy.kept(selection) == pytest.approx(privacy.kept(matrix), rel=1e-12)
+    assert privacy.true_probability(selection) == pytest.approx(privacy.true_probability(matrix), rel=1e-12)
 
 
 def test_the_half_width_is_that_of_the_variance_of_an_indicator():
@@ -250,7 +250,7 @@ def test_the_statement_says_it_in_words(study: Study):
     assert column.set_text == (
         f"is released as a set of {size} of the 10 categories that holds the true one {100 * keep:.0f} % of the time"
     )
-    assert (column.k_measure, column.bounded, column.unchanged) == (10, True, False)
+    assert (column.k_measure, column.has_bound, column.is_unchanged) == (10, True, False)
     assert column.kept_least == column.kept_most == pytest.approx(keep, abs=1e-12)
     document = column.document()
     assert isinstance(document, dict)

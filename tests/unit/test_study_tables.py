@@ -23,7 +23,7 @@ from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import NoisyTables, from_json, planned, to_json
+from verticil.shared.privacy.events import NoisyTables, from_json, plan_events, to_json
 from verticil.shared.privacy.plan import budget_plan
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import canonical, rules
@@ -76,7 +76,7 @@ def test_all_pairs_are_measured_and_the_noise_is_proved_for_a_person_who_is_repl
 
 def test_what_it_costs_is_what_was_asked_and_the_two_totals_are_apart(study: Study) -> None:
     columns, tables = (
-        [item.event for item in planned(study, "clinic") if (item.unit is None) == bool(what)] for what in (0, 1)
+        [item.event for item in plan_events(study, "clinic") if (item.unit is None) == bool(what)] for what in (0, 1)
     )
     (event,) = tables
     assert isinstance(event, NoisyTables)
@@ -165,8 +165,8 @@ def test_a_sub_model_without_a_column_that_a_table_names_is_not_approved_with_it
 
 def test_an_event_of_before_is_unchanged(release_study: Study) -> None:
     """No study without the table causes another event than before."""
-    assert {item.event.reader for item in planned(release_study, "clinic")} == {"columns"}
-    assert '"reader"' not in events.to_json(planned(release_study, "clinic")[0].event)
+    assert {item.event.reader for item in plan_events(release_study, "clinic")} == {"columns"}
+    assert '"reader"' not in events.to_json(plan_events(release_study, "clinic")[0].event)
 
 
 def test_check_says_both_totals_sigma_and_when_noise_hides_the_tables(

@@ -20,8 +20,8 @@ from verticil.shared.release.report.posterior import statistic_words
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, Study
 from verticil.shared.study.posterior import check_posterior, estimated_within
-from verticil.shared.synthesis.synthesis import _tilted, decode, numbers_of
-from verticil.shared.synthesis.synthetic import misplaced
+from verticil.shared.synthesis.synthesis import _tilt_places, decode, numbers_of
+from verticil.shared.synthesis.synthetic import first_misplaced
 from verticil.shared.synthesis.within_bins import tilts, tilts_of
 
 EDGES = (0.0, 10.0, 30.0, 60.0)
@@ -68,7 +68,7 @@ def test_a_tilt_is_the_slope_that_the_bins_beside_have() -> None:
 @pytest.mark.parametrize("r", [-1.0, -0.4, 0.0, 0.7, 1.0])
 def test_places_have_the_density_of_the_tilt(r: float) -> None:
     """Mean 1/2 + r/6 and the distribution function, at 5 standard errors of 40,000 places: false alarm below 1e-6."""
-    drawn = _tilted(np.zeros(40_000, dtype=np.intp), np.array([[r]]), np.random.default_rng(2))
+    drawn = _tilt_places(np.zeros(40_000, dtype=np.intp), np.array([[r]]), np.random.default_rng(2))
     assert ((drawn >= 0) & (drawn <= 1)).all()
     assert drawn.mean() == pytest.approx(0.5 + r / 6, abs=5 * np.sqrt(1 / 12 / 40_000))
     for t in (0.2, 0.5, 0.8):
@@ -170,8 +170,8 @@ def test_numbers_that_do_not_lie_as_the_shares_have_it_are_found(tmp_path: Path)
         found = {0: np.stack([tilts(np.array(EDGES), np.array(shares)) for shares in (PEOPLE, (10, 20, 30))])}
         for drawn, wrong in ((found, None), (None, 0), ({0: found[0][::-1]}, 0)):
             decode(study.schema, [codes, other], np.random.default_rng(4), tilts=drawn).to_csv(path, index=False)
-            assert misplaced(path, study.schema, found, 5e-8) == wrong
-    assert misplaced(tmp_path / "none.csv", study.schema, {}, 5e-8) is None
+            assert first_misplaced(path, study.schema, found, 5e-8) == wrong
+    assert first_misplaced(tmp_path / "none.csv", study.schema, {}, 5e-8) is None
     assert np.array_equal(np.isnan(numbers_of(missing, codes, np.random.default_rng(1))), codes == 3)
 
 

@@ -207,7 +207,7 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
     for row, unit in zip(table.rows, study.units, strict=True):
         where = unit.text
         yield from _domain(study, unit, where)
-        if not row.sent:
+        if not row.is_sent:
             continue
         if math.isinf(row.epsilon):
             yield _warning(

@@ -40,7 +40,7 @@ from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.privacy.accountant import compose, cost_of
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import PrivacyEvent, planned
+from verticil.shared.privacy.events import PrivacyEvent, plan_events
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
@@ -154,7 +154,7 @@ def attacks() -> Iterator[Attack]:
 
 def columns_of(study: Study) -> Iterator[Column]:
     """Yield the units of the party that have a finite epsilon, in the study's order."""
-    for item in planned(study, PARTY):
+    for item in plan_events(study, PARTY):
         if item.unit is None or not math.isfinite(cost_of(item.event).epsilon):
             continue
         unit = study.units[item.unit]

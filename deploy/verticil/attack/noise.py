@@ -41,7 +41,7 @@ from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.mechanisms.share_noise import share_key
 from verticil.shared.privacy.accountant import cost_of, numerically
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import DiscreteGaussianCounts, PrivacyEvent, planned
+from verticil.shared.privacy.events import DiscreteGaussianCounts, PrivacyEvent, plan_events
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
@@ -111,7 +111,7 @@ def mechanisms() -> Iterator[Mechanism]:
 
 def _shared(name: str, study: Study) -> Mechanism:
     """Return the noise that a study's ``share`` asks for."""
-    (event,) = (item.event for item in planned(study, PARTY) if item.unit is None)
+    (event,) = (item.event for item in plan_events(study, PARTY) if item.unit is None)
     assert isinstance(event, DiscreteGaussianCounts)
     return Mechanism(
         name=name,

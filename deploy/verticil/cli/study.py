@@ -257,8 +257,8 @@ def _columns_table(study: Study, table: StudyTable) -> Table:
             f"{100 * row.half_width:.2f}pp",
             f"{row.effective_records:,.0f}",
             *(() if row.read_by is None else (", ".join(row.read_by) or "nobody",)),
-            "[yellow]too noisy[/]" if row.too_noisy and row.sent else "",
-            style="" if row.sent else "dim",
+            "[yellow]too noisy[/]" if row.too_noisy and row.is_sent else "",
+            style="" if row.is_sent else "dim",
         )
     return text_table
 

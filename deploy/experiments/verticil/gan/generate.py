@@ -47,7 +47,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.review import require_reviewed
-from verticil.shared.synthesis.synthesis import decoded
+from verticil.shared.synthesis.synthesis import decode_of_study
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -157,7 +157,7 @@ def generate(
         step("drawing records")
         wanted = owned.release.synthetic_records or people.n_records
         sampled = sample(trained, owned.support(), wanted, seed=owned.release.seed)
-        records = decoded(owned, sampled.codes, np.random.Generator(np.random.Philox(owned.release.seed)))
+        records = decode_of_study(owned, sampled.codes, np.random.Generator(np.random.Philox(owned.release.seed)))
         found = Generated(
             records=records,
             study=owned,

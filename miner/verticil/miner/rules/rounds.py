@@ -301,13 +301,13 @@ class Rounds(MessageRounds):
             new = self._take_in(open_round) | open_round.round.step()
             if open_round.round.held_seconds:  # until its slot nobody sees that something is made, by whatever sign
                 return new
-            if record.learning is None and (counts := open_round.round.opened()) is not None:
+            if record.learning is None and (counts := open_round.round.read_tables()) is not None:
                 self._keep(record, counts)
                 self._session.catalogue.set_learning(digest, "estimating")
                 new = True
             new |= self._may_leave(open_round)
             open_round.progress = open_round.round.progress
-            if open_round.round.finished:
+            if open_round.round.is_finished:
                 self._close(open_round)
                 _log.info("study %s: every party has the opened tables; its round is deleted", digest.hex())
             return new
@@ -450,7 +450,7 @@ class Rounds(MessageRounds):
             read_tables(files.noisy_tables, study, n_common, self.binding(record), noisy=True)
         except (FileNotFoundError, DataFault):
             with self._advancing[record.digest]:
-                counts = self._open_round(record).round.opened() if self.is_open(record) else None
+                counts = self._open_round(record).round.read_tables() if self.is_open(record) else None
                 if counts is None:
                     raise DataFault(
                         "STATE_CORRUPT",

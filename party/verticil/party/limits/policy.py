@@ -34,7 +34,7 @@ from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accountant import cost_of, excess, finite_together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
-from verticil.shared.privacy.events import PlannedEvent, column_reader, kind_of, planned
+from verticil.shared.privacy.events import PlannedEvent, column_reader, kind_of, plan_events
 from verticil.shared.privacy.figures import column_epsilon, column_gamma, delta_exceeds, epsilon_exceeds, finite_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import opens_tables, protocol_of
@@ -261,7 +261,7 @@ def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> l
 def _of_statistics(policy: Policy, study: Study, party: str) -> list[Objection]:
     """What a party shares besides randomized columns."""
     found: list[Objection] = []
-    for item in planned(study, party):
+    for item in plan_events(study, party):
         if item.unit is not None:
             continue
         kind, cost = kind_of(item.event), cost_of(item.event)
@@ -339,7 +339,7 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
             )
         elif epsilon_exceeds(epsilon, rule.limit):
             found.append(_budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {rule.limit:g}", rule.key))
-    drawn = [item for item in planned(study, party) if COLUMNS.sees(item.event.reader)]
+    drawn = [item for item in plan_events(study, party) if COLUMNS.sees(item.event.reader)]
     shared = [item for item in drawn if item.unit is None and math.isfinite(cost_of(item.event).epsilon)]
     what = "columns and shared parameters" if shared else "columns"
     total, limit = finite_together(item.event for item in drawn).epsilon, policy.max_epsilon_per_study
@@ -363,7 +363,7 @@ def no_limit(reader: Reader) -> Objection:
 def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
     """What the other accounts may be told in one study; what is drawn for a reader needs limits of this reader's own."""
     found: list[Objection] = []
-    drawn = [item.event for item in planned(study, party)]
+    drawn = [item.event for item in plan_events(study, party)]
     for reader in READERS:
         over = None if reader is COLUMNS else excess(reader, policy.limits_of(reader), drawn)
         if over is not None and over.limit is None:

@@ -28,7 +28,7 @@ from verticil.party.dataset.releases import Column
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.accountant import compose, cost_of
 from verticil.shared.privacy.accounts import COLUMNS
-from verticil.shared.privacy.events import planned
+from verticil.shared.privacy.events import plan_events
 from verticil.shared.privacy.figures import epsilon_exceeds
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import recipients_of, sent_units
@@ -101,7 +101,7 @@ def against(
         for variable in study.units[index].variables:
             if sources[variable] not in rule.columns:
                 found.append(f"local column '{sources[variable]}' is not in columns")
-    drawn = [item for item in planned(study, party) if COLUMNS.sees(item.event.reader)]
+    drawn = [item for item in plan_events(study, party) if COLUMNS.sees(item.event.reader)]
     total = compose(cost_of(item.event) for item in drawn).epsilon
     if math.isinf(total):
         found.append("epsilon is infinite, which only a person may approve")
@@ -117,7 +117,7 @@ def against(
         found.append(f"valid for {days} more days, expected at most {rule.max_days}")
     if rule.only_repeats and repeats is False:
         found.append("it sends what was not sent before")
-    if rule.only_repeats and any(item.unit is None for item in planned(study, party)):
+    if rule.only_repeats and any(item.unit is None for item in plan_events(study, party)):
         what = "parameters between peers are" if study.tables is None else "a table with new noise is"
         found.append(f"{what} a new answer each time")
     return tuple(found)

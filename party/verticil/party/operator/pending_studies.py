@@ -50,7 +50,7 @@ from verticil.shared.core.errors import VerticilError
 from verticil.shared.documents.view import inlined, left_out
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.knowledge.words import describe_knowledge
-from verticil.shared.privacy.events import planned
+from verticil.shared.privacy.events import plan_events
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, opens_tables, protocol_of, sent_units
@@ -261,7 +261,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
     config = site.config
     study = approval.with_own_randomization(config, record.task.proposed)
     sent, readable = sent_units(study), protocol_of(study).readable(study)
-    own, readers = study.units_of(config.name), {item.unit: item.readers for item in planned(study, config.name)}
+    own, readers = study.units_of(config.name), {item.unit: item.readers for item in plan_events(study, config.name)}
     shown = tuple(
         widened(
             row,
@@ -317,7 +317,7 @@ def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> RuleWords | N
 
 
 def _recipients(config: PartyConfig, study: Study) -> tuple[str, ...]:
-    getting = (name for item in planned(study, config.name) if item.unit is not None for name in item.readers)
+    getting = (name for item in plan_events(study, config.name) if item.unit is not None for name in item.readers)
     return tuple(dict.fromkeys(getting))
 
 

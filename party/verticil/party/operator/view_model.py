@@ -27,7 +27,7 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader
-from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, planned, words
+from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, plan_events, words
 from verticil.shared.privacy.figures import column_epsilon, share_cost, total_epsilon
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.study.document import Study
@@ -448,7 +448,7 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
             scheme=unit.scheme,
             categories=unit.transition.n_states,
             epsilon=number(column_epsilon(unit.transition)),
-            kept=privacy.kept(unit.transition)[0],
+            kept=privacy.true_probability(unit.transition)[0],
             two_level=None if unit.two_level is None else unit.two_level.text,
             impossible_combinations=len(unit.impossible) or None,
             subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
@@ -469,7 +469,7 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
     events: dict[str, list[PrivacyEvent]] = {
         places[study.units[index].variables[0]].account: [] for index in study.units_of(config.name)
     }
-    for item in planned(study, config.name):
+    for item in plan_events(study, config.name):
         for dataset in dict.fromkeys(places[name].account for name in item.variables):
             events[dataset].append(item.event)
     found: list[CostView] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from verticil.party.dataset.releases import Release
-from verticil.shared.privacy.events import PrivacyEvent, planned
+from verticil.shared.privacy.events import PrivacyEvent, plan_events
 from verticil.shared.study.document import Study
 
 
@@ -28,7 +28,7 @@ def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict
         datasets: variable -> account.
     """
     events_by_account: dict[str, list[PrivacyEvent]] = {}
-    for item in planned(study, party):
+    for item in plan_events(study, party):
         if item.unit is None:
             for dataset in dict.fromkeys(datasets[name] for name in item.variables if name in datasets):
                 events_by_account.setdefault(dataset, []).append(item.event)

@@ -19,7 +19,7 @@ from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared.privacy.accounts import OTHERS
-from verticil.shared.privacy.events import PrivacyEvent, planned, to_json
+from verticil.shared.privacy.events import PrivacyEvent, plan_events, to_json
 from verticil.shared.study.document import Study
 
 EVERYONE: Final = "everyone"
@@ -62,7 +62,7 @@ def list_published(site: Site, study: Study, study_digest: bytes) -> list[Releas
         Misuse, DataFault: party.toml does not say any more where the columns come from.
     """
     releases: list[Release] = []
-    for event in (item.event for item in planned(study, site.config.name) if item.event.reader == OTHERS):
+    for event in (item.event for item in plan_events(study, site.config.name) if item.event.reader == OTHERS):
         if not site.ledger.has_statistics(study_digest, event):
             noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
             releases += statistics_of_each(site, study, event, basis=study_digest, noise=noise, fingerprint=NO_DATA)

@@ -73,7 +73,7 @@ class Channel(Protocol):
         ...
 
     def lumps(self, classes: Sequence[int]) -> bool:
-        """Whether the class of what is released depends on nothing but the class of the true category.
+        """Return whether the class of what is released depends on nothing but the class of the true category.
 
         Decided on the channel's whole numbers, up to the rounding that made them.
 

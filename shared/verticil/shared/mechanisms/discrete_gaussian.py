@@ -88,15 +88,15 @@ def draw(
     cells = math.prod(shape)
     if cells > MAX_CELLS:
         raise ValueError(f"a table of {cells} cells, expected at most {MAX_CELLS}")
-    numerator, denominator = _checked(sigma).as_integer_ratio()
+    numerator, denominator = _check_sigma(sigma).as_integer_ratio()
     sizes = b"".join(size.to_bytes(8, "big") for size in shape)
     table_key = derived_key(key, _PURPOSE, label, sizes, b"%d/%d" % (numerator, denominator))
-    found, stream = np.empty(cells, dtype=np.int64), keystream(table_key)
+    noise, stream = np.empty(cells, dtype=np.int64), keystream(table_key)
     for start in range(0, cells, _CHUNK):
-        some = found[start : start + _CHUNK]
+        some = noise[start : start + _CHUNK]
         words = np.frombuffer(stream(8 * some.size), dtype="<u8")
         some[:] = whole_numbers(words, sigma, functools.partial(_further, table_key, start))
-    return found.reshape(shape)
+    return noise.reshape(shape)
 
 
 def whole_numbers(words: NDArray[np.uint64], sigma: float, further: Further) -> NDArray[np.int64]:
@@ -113,17 +113,17 @@ def whole_numbers(words: NDArray[np.uint64], sigma: float, further: Further) -> 
     Raises:
         ValueError: sigma is out of its range.
     """
-    thresholds = _thresholds(_checked(sigma))
+    thresholds = _thresholds(_check_sigma(sigma))
     first = words >> np.uint64(1)
     magnitude = np.searchsorted(thresholds, first, side="left").astype(np.int64)
     # thresholds[j] = floor(2^63 S_j), so a first word above it is above S_j, and one below it is below; the last is 2^63 - 1.
     for cell in np.flatnonzero(thresholds[magnitude] == first).tolist():
-        magnitude[cell] = _refined(_checked(sigma), int(first[cell]), functools.partial(further, cell))
+        magnitude[cell] = _refine(_check_sigma(sigma), int(first[cell]), functools.partial(further, cell))
     return np.where(words & np.uint64(1), -magnitude, magnitude)
 
 
 def variance(sigma: float) -> float:
-    """Of the distribution, to 1e-12 of itself.
+    """Compute the variance of the distribution, to 1e-12 of itself.
 
     It is below sigma^2 by 8 pi^2 sigma^4 e^(-2 pi^2 sigma^2) (Poisson's summation): 2e-7 of it at sigma = 1, nothing from 3 on.
 
@@ -139,7 +139,8 @@ def variance(sigma: float) -> float:
 
 @functools.lru_cache(maxsize=256)
 def discrete_sigma(epsilon: float, delta: float, n_tables: int) -> float:
-    """The least noise on every count of a party's tables that is (epsilon, delta) private for the replacement of one person.
+    """Find the least noise on each count of a party's tables that is (epsilon, delta) private for the replacement of
+    one person.
 
     One person's row moves from one cell to another in each table: 2 T cells change by one. Their losses are summed by
     `verticil.shared.mechanisms.loss`, rounded up. Sigma has 11 significant bits, so that machines whose last digits differ agree
@@ -180,14 +181,14 @@ def _rounded_up(sigma: float) -> float:
     return math.ldexp(math.ceil(fraction * _FIGURES), exponent) / _FIGURES
 
 
-def _checked(sigma: float) -> float:
+def _check_sigma(sigma: float) -> float:
     if not LEAST_SIGMA <= sigma <= LARGEST_SIGMA:
         raise ValueError(f"sigma {sigma:g}, expected {LEAST_SIGMA:g} to {LARGEST_SIGMA:g}")
     return sigma
 
 
 def _further(table_key: bytes, start: int, cell: int, k: int) -> int:
-    """The k-th further word of cell start + cell."""
+    """Return the k-th further word of cell start + cell."""
     stream = keystream(derived_key(table_key, _OF_A_CELL, (start + cell).to_bytes(8, "big")))
     return int.from_bytes(stream(8 * (k + 1))[-8:], "little")
 
@@ -202,20 +203,20 @@ def _thresholds(sigma: float) -> NDArray[np.uint64]:
             break
         guard *= 2
     last = next(j for j, (lower, _) in enumerate(intervals) if lower == 2**_BITS - 1)
-    found = np.array([lower for lower, _ in intervals[: last + 1]], dtype=np.uint64)
-    found.setflags(write=False)
-    return found
+    thresholds = np.array([lower for lower, _ in intervals[: last + 1]], dtype=np.uint64)
+    thresholds.setflags(write=False)
+    return thresholds
 
 
-def _refined(sigma: float, first: int, further: Callable[[int], int]) -> int:
-    """The magnitude of a cell whose first 63 bits do not decide it."""
+def _refine(sigma: float, first: int, further: Callable[[int], int]) -> int:
+    """Return the magnitude of a cell whose first 63 bits do not decide it."""
     u, bits, k = first, _BITS, 0
     while True:
         u, bits, k = u << 64 | further(k), bits + 64, k + 1
         intervals = _cumulative(Fraction(sigma), bits, 96)
-        passed = next(j for j, (_, upper) in enumerate(intervals) if u <= upper)
-        if u < intervals[passed][0]:
-            return passed
+        magnitude = next(j for j, (_, upper) in enumerate(intervals) if u <= upper)
+        if u < intervals[magnitude][0]:
+            return magnitude
 
 
 def _cumulative(sigma: Fraction, bits: int, guard: int) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 
 def analytic_delta(sigma: float, epsilon: float, *, sensitivity: float = 1.0) -> float:
-    """The smallest delta of the Gaussian mechanism at this epsilon.
+    """Compute the smallest delta of the Gaussian mechanism at this epsilon.
 
     Args:
         sigma: standard deviation of the noise, > 0.
@@ -38,7 +38,7 @@ def analytic_delta(sigma: float, epsilon: float, *, sensitivity: float = 1.0) ->
 
 
 def analytic_sigma(epsilon: float, delta: float, *, sensitivity: float = 1.0) -> float:
-    """The smallest standard deviation that is (epsilon, delta) private, rounded up in its last digits.
+    """Find the smallest standard deviation that is (epsilon, delta) private, rounded up in its last digits.
 
     Args:
         epsilon: finite, > 0.
@@ -66,7 +66,7 @@ def analytic_sigma(epsilon: float, delta: float, *, sensitivity: float = 1.0) ->
 
 
 def _log_normal_cdf(x: float) -> float:
-    """ln Phi(x)."""
+    """Compute ln Phi(x), Phi the normal distribution's."""
     if x > -30:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
     # The asymptotic series; at x = -30 its next term is 1e-10 of the sum.

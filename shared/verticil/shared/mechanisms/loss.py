@@ -175,10 +175,10 @@ class SampledGaussianLoss:
         _check("sigma", self.sigma, 0.3 <= self.sigma <= 1000, "0.3 to 1000")
         _check("rate", self.rate, 1e-9 <= self.rate <= 1, "1e-9 to 1")
 
-    def means(self, added: bool) -> tuple[float, float]:
-        """Of the sampled person's part under P and under Q, in standard deviations."""
+    def means(self, is_added: bool) -> tuple[float, float]:
+        """Return the means of the sampled person's part under P and under Q, in standard deviations."""
         one = 1 / self.sigma
-        return (one, -one) if self.replaced else (0.0, -one) if added else (one, 0.0)
+        return (one, -one) if self.replaced else (0.0, -one) if is_added else (one, 0.0)
 
     @property
     def deviation(self) -> float:
@@ -192,7 +192,8 @@ Loss: TypeAlias = PureLoss | ApproximateLoss | GaussianLoss | DiscreteGaussianLo
 
 
 def epsilon_at(losses: Iterable[Loss] | Mapping[Loss, int], delta: float) -> float:
-    """The least epsilon at which the losses together are (epsilon, delta) private, rounded up; infinite where there is none.
+    """Find the least epsilon at which the losses together are (epsilon, delta) private, rounded up; infinite where
+    there is none.
 
     Where all are pure or approximate it is never above the sum of their epsilons, if delta is at least the sum of their deltas.
 
@@ -209,11 +210,11 @@ def epsilon_at(losses: Iterable[Loss] | Mapping[Loss, int], delta: float) -> flo
     1.75
     """
     _check("delta", delta, 0 <= delta < 1, "0 <= delta < 1")
-    return _epsilon_at(_counted(losses), float(delta))
+    return _epsilon_at(_count(losses), float(delta))
 
 
 def delta_at(losses: Iterable[Loss] | Mapping[Loss, int], epsilon: float) -> float:
-    """The least delta at which the losses together are (epsilon, delta) private, rounded up, at most 1.
+    """Find the least delta at which the losses together are (epsilon, delta) private, rounded up, at most 1.
 
     Args:
         losses: of the events, in any order; or how often each of them is there, as a Counter.
@@ -226,18 +227,18 @@ def delta_at(losses: Iterable[Loss] | Mapping[Loss, int], epsilon: float) -> flo
     0.0
     """
     _check("epsilon", epsilon, 0 <= epsilon < math.inf, "a finite number that is not negative")
-    return _delta_at(_counted(losses), float(epsilon))
+    return _delta_at(_count(losses), float(epsilon))
 
 
-def _orders(counted: frozenset[tuple[Loss, int]]) -> tuple[bool, ...]:
-    """The orders of the tables that differ: whether the person is added."""
-    differ = any(isinstance(loss, SampledGaussianLoss) and not loss.replaced for loss, _ in counted)
+def _orders(times_of: frozenset[tuple[Loss, int]]) -> tuple[bool, ...]:
+    """Return the orders of the tables that differ: whether the person is added."""
+    differ = any(isinstance(loss, SampledGaussianLoss) and not loss.replaced for loss, _ in times_of)
     return (False, True) if differ else (False,)
 
 
 @functools.lru_cache(maxsize=4096)
-def _epsilon_at(counted: frozenset[tuple[Loss, int]], delta: float) -> float:
-    return max(_least_epsilon(_Together(counted, added), delta) for added in _orders(counted))
+def _epsilon_at(times_of: frozenset[tuple[Loss, int]], delta: float) -> float:
+    return max(_least_epsilon(_Together(times_of, is_added), delta) for is_added in _orders(times_of))
 
 
 def _least_epsilon(together: _Together, delta: float) -> float:
@@ -249,8 +250,8 @@ def _least_epsilon(together: _Together, delta: float) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def _delta_at(counted: frozenset[tuple[Loss, int]], epsilon: float) -> float:
-    return max(_least_delta(_Together(counted, added), epsilon) for added in _orders(counted))
+def _delta_at(times_of: frozenset[tuple[Loss, int]], epsilon: float) -> float:
+    return max(_least_delta(_Together(times_of, is_added), epsilon) for is_added in _orders(times_of))
 
 
 def _least_delta(together: _Together, epsilon: float) -> float:
@@ -260,7 +261,7 @@ def _least_delta(together: _Together, epsilon: float) -> float:
     return min((together.infinite + (1 - together.infinite) * finite) * (1 + 4 * _UNIT), 1.0)
 
 
-def _counted(losses: Iterable[Loss] | Mapping[Loss, int]) -> frozenset[tuple[Loss, int]]:
+def _count(losses: Iterable[Loss] | Mapping[Loss, int]) -> frozenset[tuple[Loss, int]]:
     counts = Counter(losses)
     for loss, times in counts.items():
         _check(f"times of {loss}", times, times >= 0 and times % 1 == 0, "a whole number that is not negative")
@@ -277,25 +278,25 @@ class _Together:
         deviation: standard deviation of the finite losses, at the most.
     """
 
-    def __init__(self, counted: frozenset[tuple[Loss, int]], added: bool) -> None:
+    def __init__(self, times_of: frozenset[tuple[Loss, int]], is_added: bool) -> None:
         pure: Counter[float] = Counter()
-        sampled: Counter[SampledGaussianLoss] = Counter()
+        subsampling: Counter[SampledGaussianLoss] = Counter()
         discrete: Counter[DiscreteGaussianLoss] = Counter()
         gaussian: list[Fraction] = []
         deltas: list[tuple[float, int]] = []
-        for loss, times in counted:
+        for loss, times in times_of:
             if isinstance(loss, DiscreteGaussianLoss):
                 discrete[loss] += times
             elif isinstance(loss, GaussianLoss):
                 gaussian.append(times * Fraction(loss.mu) ** 2)
             elif isinstance(loss, SampledGaussianLoss):
-                sampled[loss] += times
+                subsampling[loss] += times
             else:
                 pure[loss.epsilon] += times
                 if isinstance(loss, ApproximateLoss):
                     deltas.append((loss.delta, times))
         plain = sum(times * Fraction(epsilon) for epsilon, times in pure.items())
-        self.plain_sum = math.inf if gaussian or discrete or sampled else float(plain)
+        self.plain_sum = math.inf if gaussian or discrete or subsampling else float(plain)
         self.plain_delta = min(float(sum(times * Fraction(delta) for delta, times in deltas)), 1.0)
         none = math.fsum(times * math.log1p(-delta) for delta, times in deltas)
         self.infinite = min(0.0 - math.expm1(none) * (1 + 16 * _UNIT), self.plain_delta, 1.0)
@@ -308,39 +309,39 @@ class _Together:
         # Discrete Gaussian noise has no larger moments than the Gaussian (Canonne, Kamath & Steinke 2020).
         squares = [times * (loss.change / loss.sigma) ** 2 for loss, times in self._discrete]
         self._square = self._mu**2 + math.fsum(squares)
-        spread = math.fsum(times * loss.deviation**2 for loss, times in sampled.items())
+        spread = math.fsum(times * loss.deviation**2 for loss, times in subsampling.items())
         self.deviation = math.sqrt(self._square + spread + _dot(self._times, self._epsilons**2))
         self._step = 2.0 ** (math.frexp(self.deviation)[1] - 13)
         self._sampled: list[tuple[_Atoms, int]] = []
-        if sampled:
+        if subsampling:
             # Such a loss reaches far beyond its deviation: the step has to leave few enough cells.
-            widest = max(2 * (_TAIL / loss.sigma + 1 / loss.sigma**2) for loss in sampled)
+            widest = max(2 * (_TAIL / loss.sigma + 1 / loss.sigma**2) for loss in subsampling)
             self._step = max(self._step, 2.0 ** (math.frexp(widest)[1] - 17))
-            ordered = sorted(sampled.items(), key=lambda item: astuple(item[0]))
-            self._sampled = [(_sampled_atoms(loss, self._step, added), times) for loss, times in ordered]
+            items = sorted(subsampling.items(), key=lambda item: astuple(item[0]))
+            self._sampled = [(_sampled_atoms(loss, self._step, is_added), times) for loss, times in items]
 
     def log_moment(self, theta: float) -> float:
         """ln E e^(theta L) of the finite losses, at the most; theta > 0."""
         up, down = (theta + 1) * self._epsilons, -theta * self._epsilons
         pure = np.logaddexp(up, down) - np.logaddexp(self._epsilons, 0.0)
-        found = theta * (theta + 1) / 2 * self._square + _dot(self._times, pure)
+        moment = theta * (theta + 1) / 2 * self._square + _dot(self._times, pure)
         for atoms, times in self._sampled:
-            _, log_scale, relative = _tilted(atoms, 1, self._step, theta)
-            found += times * (log_scale + relative + 4 * _UNIT * abs(log_scale))
-        return found
+            _, log_scale, relative = _tilt_atoms(atoms, 1, self._step, theta)
+            moment += times * (log_scale + relative + 4 * _UNIT * abs(log_scale))
+        return moment
 
     def chernoff(self, theta: float) -> float:
         """ln delta + theta epsilon, at the most: (1 - e^-x)+ <= e^(theta x) theta^theta / (1 + theta)^(1 + theta) for every x."""
-        found = self.log_moment(theta) - theta * math.log1p(1 / theta) - math.log1p(theta)
+        logarithm = self.log_moment(theta) - theta * math.log1p(1 / theta) - math.log1p(theta)
         terms = _dot(self._times, 2 + (2 * theta + 1) * self._epsilons)
-        return found + 1e-12 * (1 + abs(found) + theta) + 8 * _UNIT * terms
+        return logarithm + 1e-12 * (1 + abs(logarithm) + theta) + 8 * _UNIT * terms
 
     def tilt_for(self, delta: float) -> float:
         """theta for a delta."""
         return self._tilt(lambda theta: (self.chernoff(theta) - math.log(delta)) / theta)
 
     def most_epsilon(self, delta: float) -> float:
-        """Where Chernoff's bound reaches delta, or 0."""
+        """Return where Chernoff's bound reaches delta, or 0."""
         theta = self.tilt_for(delta)
         return max((self.chernoff(theta) - math.log(delta)) / theta, 0.0) * (1 + 1e-12) if theta else 0.0
 
@@ -358,8 +359,8 @@ class _Together:
         chernoff = self.chernoff(theta)
         missing = math.fsum(times * atoms.missing for atoms, times in self._sampled)
 
-        def by_moments(wanted: float) -> float:
-            return math.exp(min(chernoff - theta * wanted * (1 - 1e-12), 0.0)) + missing
+        def by_moments(at: float) -> float:
+            return math.exp(min(chernoff - theta * at * (1 - 1e-12), 0.0)) + missing
 
         largest = max([self._mu, *(loss.change / loss.sigma for loss, _ in self._discrete)])
         most = self._pure[-1][0] if self._pure else 0.0
@@ -369,39 +370,39 @@ class _Together:
         return lambda wanted: min(by_sum(wanted), by_moments(wanted))
 
     def _tilt(self, value: Callable[[float], float]) -> float:
-        """Where a function of theta is lowest; nothing but speed and closeness need it."""
+        """Return where a function of theta is lowest; it serves only speed and closeness."""
         return _lowest(value, start=1 / self.deviation, most=_MOST_TILT / self.deviation) if self.deviation else 0.0
 
     def _curve(self, theta: float) -> Callable[[float], float]:
         step = self._step
-        found = [(_pure_atoms(epsilon), times) for epsilon, times in self._pure]
-        found += [(_discrete_atoms(loss), times) for loss, times in self._discrete]
-        found += [(_gaussian_atoms(self._mu, step), 1)] if self._mu else []
-        found += self._sampled
+        atoms_of = [(_pure_atoms(epsilon), times) for epsilon, times in self._pure]
+        atoms_of += [(_discrete_atoms(loss), times) for loss, times in self._discrete]
+        atoms_of += [(_gaussian_atoms(self._mu, step), 1)] if self._mu else []
+        atoms_of += self._sampled
         scale, error, missing = 0.0, 1e-12, 0.0
         sums: list[_Tilted] = []
-        for atoms, times in found:
-            part, log_scale, relative = _tilted(atoms, times, step, theta)
+        for atoms, times in atoms_of:
+            part, log_scale, relative = _tilt_atoms(atoms, times, step, theta)
             sums.append(part)
             scale += times * log_scale
             error += times * (relative + 4 * _UNIT * abs(log_scale)) + 4 * _UNIT * abs(scale)
             missing += times * atoms.missing
         while len(sums) > 1 or sums[0].times > 1:  # many short ones before few long ones
             sums.sort(key=lambda item: item.times * item.variance)
-            sums = [_added(sums[start : start + _AT_ONCE]) for start in range(0, len(sums), _AT_ONCE)]
+            sums = [_convolve(sums[start : start + _AT_ONCE]) for start in range(0, len(sums), _AT_ONCE)]
         (total,) = sums
         losses = (total.first + np.arange(len(total.mass))) * step
         factor = math.exp(error + _UNIT * len(losses))  # a sum of n numbers is off by n u of itself at the most
 
-        def bound(wanted: float) -> float:
-            if scale - theta * wanted > 300:
+        def bound_at(epsilon: float) -> float:
+            if scale - theta * epsilon > 300:
                 return 1.0
-            above = slice(int(np.searchsorted(losses, wanted, side="right")), None)
-            weights = np.exp(scale - theta * losses[above]) * -np.expm1(wanted - losses[above])
+            above = slice(int(np.searchsorted(losses, epsilon, side="right")), None)
+            weights = np.exp(scale - theta * losses[above]) * -np.expm1(epsilon - losses[above])
             inside = _dot(total.mass[above], weights) + total.noise * math.sqrt(_dot(weights, weights))
-            return (inside + total.folded * math.exp(scale - theta * wanted)) * factor + missing
+            return (inside + total.folded * math.exp(scale - theta * epsilon)) * factor + missing
 
-        return bound
+        return bound_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -423,7 +424,7 @@ class _Atoms:
 
 
 def _pure_atoms(epsilon: float) -> _Atoms:
-    """Of randomized response."""
+    """Return the atoms of randomized response."""
     less = math.exp(-epsilon) / (1 + math.exp(-epsilon))
     more = 1 / (1 + math.exp(-epsilon))
     return _Atoms(
@@ -435,7 +436,9 @@ def _pure_atoms(epsilon: float) -> _Atoms:
 
 
 def _discrete_atoms(loss: DiscreteGaussianLoss) -> _Atoms:
-    """Of the noise x = -r .. r, r >= 14 sigma + 1: P(X >= m) <= P(N(0, sigma^2) >= m - 1) (Canonne et al. 2020)."""
+    """Return the atoms of the noise x = -r .. r, r >= 14 sigma + 1: P(X >= m) <= P(N(0, sigma^2) >= m - 1) (Canonne et
+    al. 2020).
+    """
     sigma, change = float(loss.sigma), int(loss.change)
     reach = math.ceil(_TAIL * sigma) + 1
     noise = np.arange(-reach, reach + 1, dtype=np.float64)
@@ -451,7 +454,7 @@ def _discrete_atoms(loss: DiscreteGaussianLoss) -> _Atoms:
 
 
 def _gaussian_atoms(mu: float, step: float) -> _Atoms:
-    """Of the cells of the grid."""
+    """Return the atoms of the cells of the grid."""
     mean, reach = mu**2 / 2, _TAIL * mu
     edges: Floats = (
         np.arange(math.floor((mean - reach) / step), math.ceil((mean + reach) / step) + 1, dtype=np.float64) * step
@@ -462,12 +465,13 @@ def _gaussian_atoms(mu: float, step: float) -> _Atoms:
     return _Atoms(losses=inner, under_p=under_p, under_q=under_q, error=max(error_p, error_q), missing=_BEYOND)
 
 
-def _sampled_atoms(loss: SampledGaussianLoss, step: float, added: bool) -> _Atoms:
-    """Of the cells of the grid: the noise x, in standard deviations, lies between the two that have its ends for their loss.
+def _sampled_atoms(loss: SampledGaussianLoss, step: float, is_added: bool) -> _Atoms:
+    """Return the atoms of the grid's cells: the noise x, in standard deviations, lies between the two that have its
+    ends for their loss.
 
     The loss grows with x. Its ends are found from e^(loss), which is a ratio of sums of e^(x / sigma), in closed form.
     """
-    q, one, (mean_p, mean_q) = loss.rate, 1 / loss.sigma, loss.means(added)
+    q, one, (mean_p, mean_q) = loss.rate, 1 / loss.sigma, loss.means(is_added)
     part = q * math.exp(-(one**2) / 2)
 
     def at(x: Floats) -> Floats:
@@ -483,8 +487,8 @@ def _sampled_atoms(loss: SampledGaussianLoss, step: float, added: bool) -> _Atom
             return np.asarray(np.sign(losses) * np.log(root) * loss.sigma)
         sign = 1.0 if mean_p else -1.0
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.asarray(sign * np.log((np.expm1(sign * losses) + q) / part) * loss.sigma)
-        return np.where(np.isnan(found), -sign * math.inf, found)
+            noise = np.asarray(sign * np.log((np.expm1(sign * losses) + q) / part) * loss.sigma)
+        return np.where(np.isnan(noise), -sign * math.inf, noise)
 
     low, high = at(np.array([-_TAIL, _TAIL + mean_p])).tolist()
     edges = np.unique(np.clip(where(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step), -40.0, 40.0))
@@ -492,8 +496,8 @@ def _sampled_atoms(loss: SampledGaussianLoss, step: float, added: bool) -> _Atom
     masses, errors = list[Floats](), list[float]()
     normal, error = _normal_cells(edges)
     for mean in (mean_p, mean_q):
-        moved, moved_error = _normal_cells(edges - mean) if mean else (normal, error)
-        masses.append((1 - q) * normal + q * moved)
+        shifted_normal, moved_error = _normal_cells(edges - mean) if mean else (normal, error)
+        masses.append((1 - q) * normal + q * shifted_normal)
         errors.append(max(error, moved_error))
     # The ends are off by what moves the loss by this much at the most: both masses count as wrong by it.
     off = 64 * _UNIT * (1 + float(np.abs(edges).max()) * one)
@@ -507,7 +511,9 @@ def _sampled_atoms(loss: SampledGaussianLoss, step: float, added: bool) -> _Atom
 
 
 def _normal_cells(edges: Floats) -> tuple[Floats, float]:
-    """The standard normal mass between neighbouring edges, each a difference of the smaller tails; and its relative error."""
+    """Return the standard normal mass between neighbouring edges, each a difference of the smaller tails; and its
+    relative error.
+    """
     tails = np.array([math.erfc(abs(edge) * math.sqrt(0.5)) / 2 for edge in edges.tolist()])
     cells = np.abs(np.diff(tails))
     larger = np.maximum(tails[1:], tails[:-1])
@@ -553,8 +559,8 @@ class _Tilted:
         return _dot(self.mass, (steps - mean) ** 2) / total
 
 
-def _tilted(atoms: _Atoms, times: int, step: float, theta: float) -> tuple[_Tilted, float, float]:
-    """Losses on the grid and tilted; the logarithm of what their masses were divided by; their relative error."""
+def _tilt_atoms(atoms: _Atoms, times: int, step: float, theta: float) -> tuple[_Tilted, float, float]:
+    """Return losses on the grid and tilted; the logarithm of what their masses were divided by; their relative error."""
     low = np.floor((atoms.losses + 8 * _UNIT * np.abs(atoms.losses)) / step).astype(np.int64)
     # q / p is (1 - s) e^-low + s e^-(low + 1) of the cell's ends, s the share of the upper one.
     share = (1 - atoms.under_q / atoms.under_p * np.exp(low * step)) / -math.expm1(-step)
@@ -571,8 +577,8 @@ def _tilted(atoms: _Atoms, times: int, step: float, theta: float) -> tuple[_Tilt
     return _Tilted(first=first, mass=mass * np.exp(exponents - log_scale), times=times), log_scale, relative
 
 
-def _added(parts: Sequence[_Tilted]) -> _Tilted:
-    """The sum of independent sums, by one Fourier transform in a window that holds all but `_OUTSIDE` of it on each side."""
+def _convolve(parts: Sequence[_Tilted]) -> _Tilted:
+    """Sum independent sums, by one Fourier transform in a window that holds all but `_OUTSIDE` of it on each side."""
     if len(parts) == 1 and parts[0].times == 1:
         return parts[0]
     first, last = _window(parts)
@@ -581,31 +587,31 @@ def _added(parts: Sequence[_Tilted]) -> _Tilted:
     product = np.ones(size // 2 + 1, dtype=np.complex128)
     logarithm, relative, total = np.zeros(len(product)), np.zeros(len(product)), 0.0
     for part in parts:
-        transformed = np.fft.rfft(part.mass, size)
+        spectrum = np.fft.rfft(part.mass, size)
         sum_of_mass = max(float(part.mass.sum()), 1.0)
         # Of |x^t - y^t| <= t |x - y| max(|x|, |y|)^(t - 1), |x - y| <= wrong; above zero where the transform is zero.
         wrong = unit * sum_of_mass
-        most = np.abs(transformed) * (1 + 4 * _UNIT) + wrong
+        most = np.abs(spectrum) * (1 + 4 * _UNIT) + wrong
         logarithm += part.times * np.log(most)
         relative += part.times * (wrong / most + 4 * _UNIT)
-        product *= _power(transformed, part.times)
+        product *= _power(spectrum, part.times)
         total += part.times * math.log(sum_of_mass)
     wrongs = np.exp(np.minimum(logarithm, 1.0)) * relative
     norm = math.sqrt(2 * float((np.abs(product) ** 2).sum()) / size)
     rounding = math.sqrt(2 * float((wrongs**2).sum()) / size) + unit * norm + 1e-290
     shift = first - sum(part.times * part.first for part in parts)
     mass = np.roll(np.fft.irfft(product, size), -(shift % size))[: last - first + 1]
-    grown = math.exp(min(total, 1.0)) * 1.01
+    factor = math.exp(min(total, 1.0)) * 1.01
     return _Tilted(
         first=first,
         mass=np.maximum(mass, 0.0),
-        noise=grown * (rounding + sum(part.times * part.noise for part in parts)),
-        folded=grown * (2 * _OUTSIDE + sum(part.times * part.folded for part in parts)),
+        noise=factor * (rounding + sum(part.times * part.noise for part in parts)),
+        folded=factor * (2 * _OUTSIDE + sum(part.times * part.folded for part in parts)),
     )
 
 
 def _window(parts: Sequence[_Tilted]) -> tuple[int, int]:
-    """The first and the last loss, in steps, between which all but `_OUTSIDE` of the sum on each side lies."""
+    """Return the first and the last loss, in steps, between which all but `_OUTSIDE` of the sum on each side lies."""
     deviation = math.sqrt(sum(part.times * part.variance for part in parts))
     least = sum(part.times * part.first for part in parts)
     most = least + sum(part.times * (len(part.mass) - 1) for part in parts)
@@ -621,7 +627,7 @@ def _window(parts: Sequence[_Tilted]) -> tuple[int, int]:
 
 
 def _power(values: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
-    """To a whole power by squaring: each of the (times - 1) factors adds one rounding, of at most sqrt(5) u."""
+    """Raise to a whole power by squaring: each of the (times - 1) factors adds one rounding, of at most sqrt(5) u."""
     result = np.ones_like(values)
     while times:
         if times & 1:
@@ -641,7 +647,9 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _least(curve: Callable[[float], float], delta: float, *, start: float) -> float:
-    """The least epsilon >= 0 with curve(epsilon) <= delta, rounded up by `_NEAR` of itself; by secants, else halving."""
+    """Find the least epsilon >= 0 with curve(epsilon) <= delta, rounded up by `_NEAR` of itself; by secants, else
+    halving.
+    """
 
     def height(epsilon: float) -> float:
         return math.log(max(curve(epsilon), 1e-320) / delta)
@@ -657,36 +665,38 @@ def _least(curve: Callable[[float], float], delta: float, *, start: float) -> fl
     while high - low > _NEAR * high:
         near = _NEAR * high / 2
         secant = low + (high - low) * at_low / (at_low - at_high)
-        tried = min(max(secant, low + near), high - near) if slow < 2 else (low + high) / 2
-        if (found := height(tried)) <= 0:
-            high, at_high = tried, found
+        candidate = min(max(secant, low + near), high - near) if slow < 2 else (low + high) / 2
+        if (excess := height(candidate)) <= 0:
+            high, at_high = candidate, excess
         else:
-            low, at_low = tried, found
+            low, at_low = candidate, excess
         slow = slow + 1 if high - low > width / 2 else 0
         width = high - low
     return high
 
 
 def _lowest(value: Callable[[float], float], *, start: float, most: float) -> float:
-    """Where a function of positive numbers with one minimum is lowest, to a hundredth, between most / 2^40 and most."""
+    """Find where a function of positive numbers with one minimum is lowest, to a hundredth, between most / 2^40 and
+    most.
+    """
     middle, at = start, value(start)
     factor = 4.0
     while factor > 1.01:
-        moved = False
-        for tried in (middle * factor, middle / factor):
-            if most / 2**40 <= tried <= most and (found := value(tried)) < at:
-                middle, at, moved = tried, found, True
+        has_moved = False
+        for candidate in (middle * factor, middle / factor):
+            if most / 2**40 <= candidate <= most and (lower := value(candidate)) < at:
+                middle, at, has_moved = candidate, lower, True
                 break
-        if not moved:
+        if not has_moved:
             factor = math.sqrt(factor)
     return middle
 
 
 def _dot(one: Floats, other: Floats) -> float:
-    """The sum of products, in the same order on every machine, whatever a library for vectors has there."""
+    """Sum products, in the same order on every machine, whatever a library for vectors has there."""
     return float((one * other).sum())
 
 
-def _check(name: str, got: float, holds: bool, expected: str) -> None:
+def _check(name: str, number: float, holds: bool, range_words: str) -> None:
     if not holds:
-        raise ValueError(f"{name} {got:g}, expected {expected}")
+        raise ValueError(f"{name} {number:g}, expected {range_words}")

@@ -115,7 +115,7 @@ class Breach:
         return float(self._limit())
 
     def possible(self, ratio: Fraction | None) -> bool:
-        """Whether a release of this gamma (None: infinite) can be such a breach.
+        """Return whether a release of this gamma (None: infinite) can be such a breach.
 
         A gamma that reaches the limit but for rounding counts: the limit of (0.1, 0.5) is 9, and so is a declared gamma of 9.
         """
@@ -128,7 +128,8 @@ class Breach:
 
 
 def gamma(transition: Mechanism) -> Fraction | None:
-    """The largest ratio of two weights within a column, exact; None is infinite. Columns that are never released do not count.
+    """Return the largest ratio of two weights within a column, exact; None: infinite. Columns that are never released
+    do not count.
 
     The columns of subset selection are its sets.
 
@@ -162,15 +163,19 @@ def epsilon(transition: Mechanism) -> float:
 
 
 def k_measure(transition: Mechanism) -> int:
-    """The smallest number of true categories that can stand behind a released category, or set (Ma & Sivakumar, section 4)."""
+    """Return the smallest number of true categories that can stand behind a released category, or set (Ma & Sivakumar,
+    section 4).
+    """
     if isinstance(transition, Subset):
         return transition.n_states  # no set has the probability 0
     columns = zip(*transition.weights, strict=True)
     return min(sum(1 for weight in column if weight) for column in columns if any(column))
 
 
-def kept(transition: Mechanism) -> tuple[float, float]:
-    """Probability that the true category is released, or is in the released set: the smallest and the largest over categories."""
+def true_probability(transition: Mechanism) -> tuple[float, float]:
+    """Return the probability that the true category is released, or is in the released set: the smallest and the
+    largest over categories.
+    """
     if isinstance(transition, Subset):
         return transition.keep, transition.keep
     diagonal = [row[state] for state, row in enumerate(transition.weights)]
@@ -178,7 +183,7 @@ def kept(transition: Mechanism) -> tuple[float, float]:
 
 
 def condition_number(transition: Mechanism) -> float:
-    """The 2-norm condition number of P; of a subset, of the matrix of its single codes.
+    """Compute the 2-norm condition number of P; of a subset, of the matrix of its single codes.
 
     It bounds by how much inversion multiplies standard errors. The members of a set are not independent draws, so a subset's
     errors grow by 1 / `contrast_factor`, which is at most that.
@@ -187,7 +192,8 @@ def condition_number(transition: Mechanism) -> float:
 
 
 def max_posterior(prior: float, *, gamma: float | Fraction | None = None, epsilon: float | None = None) -> float:
-    """The largest posterior belief in a property that had the given prior: prior gamma / (1 + prior (gamma - 1)).
+    """Return the largest posterior belief in a property that had the given prior: prior gamma / (1 + prior (gamma -
+    1)).
 
     Args:
         prior: 0 <= prior <= 1.
@@ -209,7 +215,7 @@ def max_posterior(prior: float, *, gamma: float | Fraction | None = None, epsilo
 
 
 def column_privacy(unit: RandomizedUnit, *, prior: float = 0.15) -> ColumnPrivacy:
-    """All privacy measures of one unit."""
+    """Compute all privacy measures of one unit."""
     transition = unit.transition
     ratio = gamma(transition)
     level = math.inf if ratio is None else float(ratio)
@@ -219,7 +225,7 @@ def column_privacy(unit: RandomizedUnit, *, prior: float = 0.15) -> ColumnPrivac
         k_measure=k_measure(transition),
         gamma=level,
         epsilon=epsilon(transition),
-        kept=kept(transition)[0],
+        kept=true_probability(transition)[0],
         condition_number=condition_number(transition),
         prior=prior,
         max_posterior=max_posterior(prior, gamma=level),
@@ -227,7 +233,7 @@ def column_privacy(unit: RandomizedUnit, *, prior: float = 0.15) -> ColumnPrivac
 
 
 def total_epsilon(epsilons: Iterable[float]) -> float:
-    """The epsilon of all columns of a record together: the sum; infinite if one is.
+    """Sum the epsilon of all columns of a record; infinite if one is.
 
     >>> total_epsilon([1.5, 0.25])
     1.75
@@ -236,7 +242,8 @@ def total_epsilon(epsilons: Iterable[float]) -> float:
 
 
 def contrast_factor(transition: Mechanism) -> float:
-    """By how much P shrinks a difference between two distributions, at the worst: its smallest singular value on contrasts.
+    """Return by how much P shrinks a difference between two distributions, at the worst: its smallest singular value on
+    contrasts.
 
     A contrast is a vector that sums to 0; P maps contrasts to contrasts. For the K-ary symmetric matrix this is 1 - K p, which
     is also 1 / condition number; for binary it is ``|1 - p1 - p2|``; for the identity 1. Variances of estimated contrasts grow

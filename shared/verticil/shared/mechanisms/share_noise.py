@@ -36,7 +36,7 @@ def share_key(
     common_sha256: bytes,
     data_fingerprint: bytes,
 ) -> bytes:
-    """The key of a party's share noise in one study: 32 bytes.
+    """Derive the key of a party's share noise in one study: 32 bytes.
 
         HKDF-SHA-256(site secret, info = `_PURPOSE` ‖ L(effective) ‖ L(structure) ‖ L(common) ‖ L(data))
 
@@ -88,7 +88,7 @@ class ShareNoise:
 
     @property
     def sigma(self) -> float:
-        """On each count."""
+        """Parameter of the noise on each count."""
         return discrete_gaussian.discrete_sigma(self.epsilon, self.delta, self.n_tables)
 
     @property
@@ -97,7 +97,7 @@ class ShareNoise:
         return discrete_gaussian.variance(self.sigma)
 
     def add(self, label: bytes, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A table with its noise.
+        """Return a table with its noise.
 
         Args:
             label: names the table; no two tables of a study may have the same.
@@ -115,5 +115,5 @@ class ShareNoise:
             )
         if not np.array_equal(np.rint(counts), counts):
             raise ValueError("the counts are no whole numbers")
-        drawn = discrete_gaussian.draw(self.key, label, counts.shape, self.sigma)
-        return (counts.astype(np.int64) + drawn).astype(np.float64)
+        noise = discrete_gaussian.draw(self.key, label, counts.shape, self.sigma)
+        return (counts.astype(np.int64) + noise).astype(np.float64)

@@ -78,30 +78,30 @@ class Subset:
 
     @property
     def is_identity(self) -> bool:
-        """Never."""
+        """Never the identity: always False."""
         return False
 
     @property
     def codes_per_record(self) -> int:
-        """w."""
+        """Number of codes of a record, w."""
         return self.size
 
     @property
     def probabilities(self) -> Floats:
         """(K, K): p/w on the diagonal, q/w elsewhere; read-only."""
-        return self._derived("probabilities", self.other / self.size, (self.keep - self.other) / self.size)
+        return self._build_matrix("probabilities", self.other / self.size, (self.keep - self.other) / self.size)
 
     @property
     def inverse(self) -> Floats:
         """(K, K): the inverse of `probabilities`; read-only."""
         scale = self.size / (self.keep - self.other)
-        return self._derived("inverse", -self.other * scale / self.size, scale)
+        return self._build_matrix("inverse", -self.other * scale / self.size, scale)
 
     @property
     def inverse_square(self) -> Floats:
         """(K, K): w times (1[y = x] (1 - 2 q) + q^2 / w) / (p - q)^2, because an indicator is its own square; read-only."""
         scale = self.size / (self.keep - self.other) ** 2
-        return self._derived("inverse_square", self.other**2 * scale / self.size, (1 - 2 * self.other) * scale)
+        return self._build_matrix("inverse_square", self.other**2 * scale / self.size, (1 - 2 * self.other) * scale)
 
     def products(self, first: Floats, second: Floats) -> Floats:
         """Second moments of sums of weights: see `channel`. Exact in expectation, not for every single set.
@@ -144,7 +144,7 @@ class Subset:
         s = p * (w - 1) / (k - 1)
         return s, (p * (w - 1) * (w - 2) + (1 - p) * w * (w - 1)) / ((k - 1) * (k - 2))
 
-    def _derived(self, name: str, everywhere: float, diagonal: float) -> Floats:
+    def _build_matrix(self, name: str, everywhere: float, diagonal: float) -> Floats:
         if name not in self._cache:
             matrix = np.full((self.n_states, self.n_states), everywhere) + diagonal * np.eye(self.n_states)
             matrix.setflags(write=False)
@@ -157,7 +157,8 @@ def _restore(n_states: int, size: int, weight: int) -> Subset:
 
 
 def best_size(n_states: int, epsilon: float) -> int:
-    """The set size w with the smallest variance of a rare category's count, q (1 - q) / (p - q)^2; the smaller of equals.
+    """Return the set size w with the smallest variance of a rare category's count, q (1 - q) / (p - q)^2; the smaller
+    of equals.
 
     >>> [best_size(8, 1.0), best_size(16, 0.5), best_size(64, 1.0)]
     [2, 6, 17]
@@ -185,11 +186,11 @@ def subset_selection(n_states: int, *, epsilon: float, size: int | None = None) 
     """
     if not 0 < epsilon < math.inf:
         raise ValueError(f"epsilon {epsilon:g}, expected a finite number > 0")
-    chosen = best_size(n_states, epsilon) if size is None else size
-    if not 1 <= chosen < n_states:
-        raise ValueError(f"sets of {chosen} out of {n_states} categories, expected 1 to {n_states - 1}")
-    odds = Fraction(math.exp(epsilon)) * chosen
-    return Subset(n_states=n_states, size=chosen, weight=int(odds / (odds + n_states - chosen) * _SCALE))
+    set_size = best_size(n_states, epsilon) if size is None else size
+    if not 1 <= set_size < n_states:
+        raise ValueError(f"sets of {set_size} out of {n_states} categories, expected 1 to {n_states - 1}")
+    odds = Fraction(math.exp(epsilon)) * set_size
+    return Subset(n_states=n_states, size=set_size, weight=int(odds / (odds + n_states - set_size) * _SCALE))
 
 
 def _keep_and_other(n_states: int, epsilon: float, size: int) -> tuple[float, float]:

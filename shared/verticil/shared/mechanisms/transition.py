@@ -107,7 +107,7 @@ class Transition:
 
     @property
     def codes_per_record(self) -> int:
-        """One."""
+        """Always one code a record."""
         return 1
 
     def products(self, first: Floats, second: Floats) -> Floats:
@@ -116,11 +116,11 @@ class Transition:
         return products
 
     def joint_shares(self, shares: Floats) -> Floats:
-        """A record has one entry: the released shares on the diagonal."""
+        """Return the released shares on the diagonal: a record has one entry."""
         return np.diag(shares @ self.probabilities)
 
     def lumps(self, classes: Sequence[int]) -> bool:
-        """Whether the rows of one class have the same weight in each class: see `channel`.
+        """Return whether the rows of one class have the same weight in each class: see `channel`.
 
         Whole numbers are compared. Quantizing moves a weight by less than one unit of 2^-64, so sums of m weights count as equal
         when they differ by m units at most: far less than float64 can hold.
@@ -131,10 +131,10 @@ class Transition:
         of_class: dict[int, list[int]] = {}
         for own, row in zip(classes, self.weights, strict=True):
             sums = [0] * len(sizes)
-            for released, weight in zip(classes, row, strict=True):
-                sums[released] += weight
-            known = of_class.setdefault(own, sums)
-            if any(abs(one - other) > size for one, other, size in zip(known, sums, sizes, strict=True)):
+            for class_number, weight in zip(classes, row, strict=True):
+                sums[class_number] += weight
+            first = of_class.setdefault(own, sums)
+            if any(abs(one - other) > size for one, other, size in zip(first, sums, sizes, strict=True)):
                 return False
         return True
 
@@ -188,8 +188,8 @@ def _inverse(matrix: Floats) -> Floats:
     except np.linalg.LinAlgError:
         raise ValueError(f"the {len(matrix)} x {len(matrix)} transition matrix is singular") from None
     # Rows sum to 1 up to rounding times the condition number; they shall do so up to rounding, as sums of counts depend on it.
-    balanced: Floats = inverse - (inverse.sum(axis=1, keepdims=True) - 1) / len(matrix)
-    return balanced
+    corrected_inverse: Floats = inverse - (inverse.sum(axis=1, keepdims=True) - 1) / len(matrix)
+    return corrected_inverse
 
 
 def quantize(matrix: Floats) -> Transition:
@@ -220,8 +220,8 @@ def _quantize_row(row: list[float]) -> tuple[int, ...]:
     parts = [divmod(n * SCALE, total) for n in numerators]
     missing = SCALE - sum(quotient for quotient, _ in parts)
     by_remainder = sorted(range(len(row)), key=lambda i: (-parts[i][1], i))
-    raised = set(by_remainder[:missing])
-    return tuple(quotient + (i in raised) for i, (quotient, _) in enumerate(parts))
+    larger = set(by_remainder[:missing])
+    return tuple(quotient + (i in larger) for i, (quotient, _) in enumerate(parts))
 
 
 def validate_matrix(matrix: Floats, *, where: str) -> None:
@@ -273,7 +273,7 @@ def symmetric(
     flip: float | None = None,
     where: str = "symmetric",
 ) -> Floats:
-    """The K-ary symmetric matrix (generalized randomized response), given by exactly one of four numbers.
+    """Return the K-ary symmetric matrix (generalized randomized response), given by exactly one of four numbers.
 
     Args:
         n_states: K.
@@ -294,10 +294,10 @@ def symmetric(
     [[0.7, 0.15, 0.15], [0.15, 0.7, 0.15], [0.15, 0.15, 0.7]]
     """
     numbers = {"epsilon": epsilon, "gamma": gamma, "keep": keep, "flip": flip}
-    given = [name for name, number in numbers.items() if number is not None]
-    if len(given) != 1 or n_states < 1:
+    arguments = [name for name, number in numbers.items() if number is not None]
+    if len(arguments) != 1 or n_states < 1:
         raise ValueError(
-            f"{n_states} categories with {given or 'nothing'}: expected K >= 1 and one of epsilon, gamma, keep, flip"
+            f"{n_states} categories with {arguments or 'nothing'}: expected K >= 1 and one of epsilon, gamma, keep, flip"
         )
     diagonal, other = 1.0, 0.0
     if epsilon is not None:
@@ -322,7 +322,7 @@ def symmetric(
 
 
 def binary(p1: float, p2: float, *, where: str = "binary") -> Floats:
-    """The 2 x 2 matrix with P(second released | first true) = p1 and P(first released | second true) = p2.
+    """Return the 2 x 2 matrix with P(second released | first true) = p1 and P(first released | second true) = p2.
 
     Raises:
         Misuse: MATRIX_INVALID, a number is not a probability.
@@ -345,7 +345,7 @@ def blocks(
     flip: float | None = None,
     where: str = "blocks",
 ) -> Floats:
-    """The block-diagonal matrix: within each group symmetric with the one given number, never across groups.
+    """Return the block-diagonal matrix: within each group symmetric with the one given number, never across groups.
 
     The group is released exactly: gamma is infinite as soon as there are two groups. A group of one category is kept.
 
@@ -379,7 +379,7 @@ def two_level(
     epsilon_within: float,
     where: str = "two-level",
 ) -> Floats:
-    """The matrix of two symmetric responses one after the other: for the group, then for the value within it.
+    """Return the matrix of two symmetric responses one after the other: for the group, then for the value within it.
 
     The group is reported with the K-ary symmetric response of `epsilon_group` over the groups. If the reported group is the
     true one, the value within it is reported with the response of `epsilon_within` over the group's categories; if not, any
@@ -416,8 +416,8 @@ def two_level(
     between = symmetric(len(groups), epsilon=epsilon_group, where=where)
     matrix = np.empty((n_states, n_states))
     for i, true in enumerate(groups):
-        for j, reported in enumerate(groups):
-            matrix[np.ix_(true, reported)] = between[i, j] / len(reported)
+        for j, columns in enumerate(groups):
+            matrix[np.ix_(true, columns)] = between[i, j] / len(columns)
         matrix[np.ix_(true, true)] = between[i, i] * symmetric(len(true), epsilon=epsilon_within, where=where)
     return matrix
 
@@ -433,10 +433,10 @@ def _check_partition(groups: Sequence[Sequence[int]], n_states: int, where: str)
 
 
 def identity(n_states: int) -> Floats:
-    """The matrix of a column that is not randomized: (K, K), float64."""
+    """Return the matrix of a column that is not randomized: (K, K), float64."""
     return np.eye(n_states)
 
 
-def _check(where: str, name: str, number: float, holds: bool, expected: str) -> None:
+def _check(where: str, name: str, number: float, holds: bool, range_words: str) -> None:
     if not holds:
-        raise Misuse("MATRIX_INVALID", f"{where}: {name} is {number:g}, expected {expected}")
+        raise Misuse("MATRIX_INVALID", f"{where}: {name} is {number:g}, expected {range_words}")

@@ -27,7 +27,7 @@ from verticil.shared.privacy.events import PrivacyEvent, kind_of
 
 
 def cost_of(event: PrivacyEvent) -> Cost:
-    """What one event costs.
+    """Return what one event costs.
 
     Raises:
         Refusal: POLICY_REFUSED, its kind is not registered.
@@ -36,39 +36,41 @@ def cost_of(event: PrivacyEvent) -> Cost:
 
 
 def compose(costs: Iterable[Cost]) -> Cost:
-    """What events cost together, by their sums: infinite if one is.
+    """Sum what events cost: infinite if one is.
 
     >>> compose([Cost(epsilon=1.5), Cost(epsilon=0.25, delta=1e-6)])
     Cost(epsilon=1.75, delta=1e-06)
     """
-    listed = tuple(costs)
-    return Cost(epsilon=math.fsum(cost.epsilon for cost in listed), delta=math.fsum(cost.delta for cost in listed))
+    all_costs = tuple(costs)
+    return Cost(
+        epsilon=math.fsum(cost.epsilon for cost in all_costs), delta=math.fsum(cost.delta for cost in all_costs)
+    )
 
 
 def finite(costs: Iterable[Cost]) -> Cost:
-    """What those of finite epsilon cost together, by their sums; the rest is in no sum."""
+    """Sum what those of finite epsilon cost; the rest is in no sum."""
     return compose(cost for cost in costs if math.isfinite(cost.epsilon))
 
 
 def together(events: Iterable[PrivacyEvent]) -> Cost:
-    """What the events of one study cost together; raises as `cost_of`.
+    """Return what the events of one study cost together; raises as `cost_of`.
 
     Their deltas add up. Epsilon is never more than the sum, never less than that of any of them alone, and does not depend on
     their order.
     """
-    listed = tuple(events)
-    plain = compose(map(cost_of, listed))
-    exact = [event for event in listed if kind_of(event).losses is not None]
+    all_events = tuple(events)
+    plain = compose(map(cost_of, all_events))
+    exact = [event for event in all_events if kind_of(event).losses is not None]
     if len(exact) < 2:
         return plain
     alone = compose(map(cost_of, exact))
-    composed = max(loss.epsilon_at(_losses(Counter(exact)), alone.delta), *(cost_of(event).epsilon for event in exact))
-    claims = (cost_of(event).epsilon for event in listed if kind_of(event).losses is None)
-    return Cost(epsilon=math.fsum([min(alone.epsilon, composed), *claims]), delta=plain.delta)
+    epsilon = max(loss.epsilon_at(_losses(Counter(exact)), alone.delta), *(cost_of(event).epsilon for event in exact))
+    claims = (cost_of(event).epsilon for event in all_events if kind_of(event).losses is None)
+    return Cost(epsilon=math.fsum([min(alone.epsilon, epsilon), *claims]), delta=plain.delta)
 
 
 def finite_together(events: Iterable[PrivacyEvent]) -> Cost:
-    """What those of finite epsilon cost together; the rest is in no sum."""
+    """Return what those of finite epsilon cost together; the rest is in no sum."""
     return together(event for event in events if math.isfinite(cost_of(event).epsilon))
 
 
@@ -90,18 +92,19 @@ class Excess:
 
 
 def excess(reader: Reader, limits: Limits | None, events: Iterable[PrivacyEvent]) -> Excess | None:
-    """What an account does not permit of one study; None: it permits it. What has no bound is in no sum, and is asked for apart.
+    """Return what an account does not permit of one study; None: it permits it. What has no bound is in no sum, and is
+    asked for apart.
 
     Args:
         reader: of the account.
         limits: of the account; None: none are stated.
         events: of the study.
     """
-    listed = tuple(events)
-    cost = finite_together(event for event in listed if reader.sees(event.reader))
+    all_events = tuple(events)
+    cost = finite_together(event for event in all_events if reader.sees(event.reader))
     if limits is None:
-        needed = any(reader.needs_limits(event.reader) for event in listed)
-        return Excess(key=reader.keys[0], what="epsilon", asked=cost.epsilon, limit=None) if needed else None
+        needs_limits = any(reader.needs_limits(event.reader) for event in all_events)
+        return Excess(key=reader.keys[0], what="epsilon", asked=cost.epsilon, limit=None) if needs_limits else None
     what = cost.beyond(limits.study)
     if what is None:
         return None
@@ -110,7 +113,8 @@ def excess(reader: Reader, limits: Limits | None, events: Iterable[PrivacyEvent]
 
 
 def add_or_remove(events: Iterable[PrivacyEvent]) -> Cost | None:
-    """What the events with noise on tables cost a person who is added or removed, composed numerically; None: there are none.
+    """Compose numerically what the events with noise on tables cost a person who is added or removed; None: there are
+    none.
 
     It is shown beside the cost of replacing a person, because the literature counts so, and decides nothing.
     """
@@ -118,8 +122,8 @@ def add_or_remove(events: Iterable[PrivacyEvent]) -> Cost | None:
     deltas: list[float] = []
     for event in events:
         losses_of = kind_of(event).add_or_remove
-        if losses_of is not None and (added := losses_of(event)):
-            losses.update(added)
+        if losses_of is not None and (event_losses := losses_of(event)):
+            losses.update(event_losses)
             deltas.append(cost_of(event).delta)
     delta = math.fsum(deltas)
     return Cost(epsilon=loss.epsilon_at(losses, delta), delta=delta) if deltas else None
@@ -132,23 +136,23 @@ def numerically(events: Iterable[PrivacyEvent], delta: float) -> float:
         events: any.
         delta: 0 <= delta < 1.
     """
-    bounded = [event for event in events if math.isfinite(cost_of(event).epsilon)]
-    plain = compose(map(cost_of, bounded))
-    if delta <= 0 or not bounded:
+    finite_events = [event for event in events if math.isfinite(cost_of(event).epsilon)]
+    plain = compose(map(cost_of, finite_events))
+    if delta <= 0 or not finite_events:
         return plain.epsilon
-    found = loss.epsilon_at(_losses(Counter(bounded)), delta)
-    return min(found, plain.epsilon) if plain.delta <= delta else found
+    epsilon = loss.epsilon_at(_losses(Counter(finite_events)), delta)
+    return min(epsilon, plain.epsilon) if plain.delta <= delta else epsilon
 
 
-def _losses(counted: Counter[PrivacyEvent]) -> Counter[Loss]:
-    found: Counter[Loss] = Counter()
-    for event, times in counted.items():
+def _losses(times_of: Counter[PrivacyEvent]) -> Counter[Loss]:
+    losses: Counter[Loss] = Counter()
+    for event, times in times_of.items():
         losses_of, cost = kind_of(event).losses, cost_of(event)
         if losses_of is not None:
             for item, each in losses_of(event).items():
-                found[item] += each * times
+                losses[item] += each * times
         elif cost.delta > 0:
-            found[ApproximateLoss(epsilon=cost.epsilon, delta=cost.delta)] += times
+            losses[ApproximateLoss(epsilon=cost.epsilon, delta=cost.delta)] += times
         elif cost.epsilon > 0:
-            found[PureLoss(epsilon=cost.epsilon)] += times
-    return found
+            losses[PureLoss(epsilon=cost.epsilon)] += times
+    return losses

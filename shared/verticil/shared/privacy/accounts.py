@@ -37,14 +37,14 @@ class Cost:
     delta: float = 0.0
 
     def __bool__(self) -> bool:
-        """Whether anything is charged."""
+        """Return whether anything is charged."""
         return self.epsilon > 0 or self.delta > 0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
 
     def __sub__(self, other: Cost) -> Cost:
-        """What is left of it, never below nothing."""
+        """Return what is left of it, never below nothing."""
         return Cost(epsilon=max(self.epsilon - other.epsilon, 0.0), delta=max(self.delta - other.delta, 0.0))
 
     def beyond(self, limit: Cost) -> str | None:
@@ -53,7 +53,7 @@ class Cost:
 
 
 def _above(amount: float, limit: float) -> bool:
-    """Whether an epsilon or a delta is above a limit, but for the rounding of doubles."""
+    """Return whether an epsilon or a delta is above a limit, but for the rounding of doubles."""
     return amount > limit + EPSILON_TOLERANCE * min(limit, 1.0)
 
 
@@ -92,11 +92,13 @@ class Reader:
     own: frozenset[str] = frozenset()
 
     def sees(self, name: str) -> bool:
-        """Whether the account counts what is drawn for the reader of this name; one of a name that is not known here counts."""
+        """Return whether the account counts what is drawn for the reader of this name; one of a name that is not known
+        here counts.
+        """
         return name in self.counts or name not in KNOWN
 
     def needs_limits(self, name: str) -> bool:
-        """Whether what is drawn for the reader of this name asks for limits of this account."""
+        """Return whether what is drawn for the reader of this name asks for limits of this account."""
         return name == self.name or name in self.own
 
 
@@ -142,12 +144,12 @@ _OF_COLUMNS: Final = {
 """By the accounts that count them: for whom columns are drawn."""
 
 
-def left_for(name: str, charged: Iterable[str]) -> str | None:
-    """For whom columns are still to be charged, where the same values were charged before.
+def left_for(name: str, names_before: Iterable[str]) -> str | None:
+    """Return for whom columns are still to be charged, where the same values were charged before.
 
     Args:
         name: for whom they are drawn.
-        charged: for whom they were charged.
+        names_before: for whom they were charged.
 
     Returns:
         A name that the accounts count which counted none of these charges; None: nothing is left.
@@ -155,9 +157,9 @@ def left_for(name: str, charged: Iterable[str]) -> str | None:
     >>> left_for("columns", ["miner"]), left_for("miner", ["dealer"]), left_for("dealer", ["columns"])
     ('others-columns', 'miner-after-dealer', None)
     """
-    before = tuple(charged)
-    left = [reader.name for reader in READERS if reader.sees(name) and not any(map(reader.sees, before))]
-    return _OF_COLUMNS.get(frozenset(left), name) if left else None
+    before = tuple(names_before)
+    others = [reader.name for reader in READERS if reader.sees(name) and not any(map(reader.sees, before))]
+    return _OF_COLUMNS.get(frozenset(others), name) if others else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,9 +207,11 @@ class Account:
     limit: Cost
 
     def dry_run(self, cost: Cost) -> Shortage | None:
-        """What there is no room for if `cost` is charged; None: there is room. Nothing is charged by this."""
+        """Return what there is no room for if `cost` is charged; None: there is room. Nothing is charged by this."""
         for what in ("epsilon", "delta"):
-            asked, spent, kept, limit = (getattr(item, what) for item in (cost, self.spent, self.kept, self.limit))
-            if asked > 0 and _above(spent + kept + asked, limit):
-                return Shortage(what=what, asked=asked, kept=kept, limit=limit)
+            amount, sum_before, reserve, limit = (
+                getattr(item, what) for item in (cost, self.spent, self.kept, self.limit)
+            )
+            if amount > 0 and _above(sum_before + reserve + amount, limit):
+                return Shortage(what=what, asked=amount, kept=reserve, limit=limit)
         return None

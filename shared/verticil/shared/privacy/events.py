@@ -1,7 +1,7 @@
 """Privacy events: what a party does that tells something about its people, as data. The registry of their kinds.
 
 An event holds the parameters of a mechanism and nothing that was computed from them: what it costs is the accountant's to say
-(`verticil.shared.privacy.accountant`). The ledger keeps events, a study causes them (`planned`), and approvals, the ledger's
+(`verticil.shared.privacy.accountant`). The ledger keeps events, a study causes them (`plan_events`), and approvals, the ledger's
 listing, reports and releases say them in the words of their kind.
 
 Promises
@@ -254,7 +254,7 @@ def register(kind: EventKind[E]) -> None:
     Raises:
         ValueError: its name or its class is taken.
     """
-    if kind.name in _KINDS or any(kind.event is known.event for known in _KINDS.values()):
+    if kind.name in _KINDS or any(kind.event is other.event for other in _KINDS.values()):
         raise ValueError(f"the kind of privacy event '{kind.name}', or its class, is registered already")
     _KINDS[kind.name] = kind
 
@@ -265,7 +265,7 @@ def kind_names() -> tuple[str, ...]:
 
 
 def kind_of(event: PrivacyEvent) -> EventKind[Any]:
-    """The kind of an event.
+    """Return the kind of an event.
 
     Raises:
         Refusal: POLICY_REFUSED, its class is not registered.
@@ -274,24 +274,24 @@ def kind_of(event: PrivacyEvent) -> EventKind[Any]:
 
 
 def name_of(event: type[PrivacyEvent]) -> str:
-    """The name of the kind that a class of events is.
+    """Return the name of the kind that a class of events is.
 
     Raises:
         Refusal: POLICY_REFUSED, it is not registered.
     """
-    found = next((kind.name for kind in _KINDS.values() if kind.event is event), None)
-    if found is None:
+    name = next((kind.name for kind in _KINDS.values() if kind.event is event), None)
+    if name is None:
         raise _unknown(event.__name__)
-    return found
+    return name
 
 
 def words(event: PrivacyEvent) -> str:
-    """An event in one sentence; raises as `kind_of`."""
+    """Describe an event in one sentence; raises as `kind_of`."""
     return kind_of(event).words(event)
 
 
-def planned(study: Study, party: str) -> tuple[PlannedEvent, ...]:
-    """Everything that a study does with the data of one party's people: columns first, in the study's order.
+def plan_events(study: Study, party: str) -> tuple[PlannedEvent, ...]:
+    """List everything that a study does with the data of one party's people: columns first, in the study's order.
 
     Args:
         study: with the party's own declaration.
@@ -301,12 +301,12 @@ def planned(study: Study, party: str) -> tuple[PlannedEvent, ...]:
 
 
 def further(study: Study, party: str) -> tuple[PlannedEvent, ...]:
-    """Of `planned` what is worded from nothing else than the kind of event."""
-    return tuple(item for item in planned(study, party) if not kind_of(item.event).has_own_words)
+    """List of `plan_events` what is worded from nothing else than the kind of event."""
+    return tuple(item for item in plan_events(study, party) if not kind_of(item.event).has_own_words)
 
 
 def to_json(event: PrivacyEvent) -> str:
-    """An event as text; raises as `kind_of`.
+    """Write an event as text; raises as `kind_of`.
 
     >>> print(to_json(RandomizedColumn(epsilon=1.5)))
     {"epsilon": 1.5, "kind": "randomized-column", "relation": "replace one person", "sensitivity": null}
@@ -315,7 +315,7 @@ def to_json(event: PrivacyEvent) -> str:
 
 
 def document(event: PrivacyEvent) -> dict[str, Parameter]:
-    """An event as JSON values: its kind and its parameters; raises as `kind_of`."""
+    """Write an event as JSON values: its kind and its parameters; raises as `kind_of`."""
     values = {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
     if event.reader == COLUMNS.name:
         del values["reader"]  # every event's, before there were accounts for others
@@ -335,34 +335,34 @@ def from_json(text: str) -> PrivacyEvent:
     values: object = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError("a privacy event is an object")
-    found = cast("dict[str, Parameter]", values)
-    name = found.pop("kind", None)
-    kind = _named(name) if isinstance(name, str) else None
+    parameters = cast("dict[str, Parameter]", values)
+    name = parameters.pop("kind", None)
+    kind = _find_kind(name) if isinstance(name, str) else None
     if kind is None:
         raise _unknown(str(name)[:100])
-    expected = typing.get_type_hints(kind.event)
-    found.setdefault("reader", COLUMNS.name)
-    if newer := sorted(found.keys() - expected.keys()):
+    types_of = typing.get_type_hints(kind.event)
+    parameters.setdefault("reader", COLUMNS.name)
+    if newer := sorted(parameters.keys() - types_of.keys()):
         raise _unreadable(kind.name, f"parameter '{newer[0][:40]}'")
-    if found["reader"] not in KNOWN:
-        raise _unreadable(kind.name, f"account '{str(found['reader'])[:40]}'")
-    if found.keys() != expected.keys():
+    if parameters["reader"] not in KNOWN:
+        raise _unreadable(kind.name, f"account '{str(parameters['reader'])[:40]}'")
+    if parameters.keys() != types_of.keys():
         raise ValueError(
-            f"privacy event '{kind.name}': got the parameters {sorted(found)}, expected {sorted(expected)}"
+            f"privacy event '{kind.name}': got the parameters {sorted(parameters)}, expected {sorted(types_of)}"
         )
-    return cast("PrivacyEvent", kind.event(**{key: _parameter(found[key], expected[key]) for key in expected}))
+    return cast("PrivacyEvent", kind.event(**{key: _parameter(parameters[key], types_of[key]) for key in types_of}))
 
 
-def _named(name: str) -> EventKind[Any] | None:
+def _find_kind(name: str) -> EventKind[Any] | None:
     """Find a kind by its name; its package is imported if need be."""
     if name not in _KINDS and name in plugins.names(GROUP):
         plugins.load(GROUP, name)
     return _KINDS.get(name)
 
 
-def _parameter(value: Parameter, expected: object) -> Parameter:
-    """A parameter of an event's class, of exactly the type that the class declares."""
-    of = expected.__args__ if isinstance(expected, types.UnionType) else (expected,)
+def _parameter(value: Parameter, declaration: object) -> Parameter:
+    """Read a parameter of an event's class, of exactly the type that the class declares."""
+    of = declaration.__args__ if isinstance(declaration, types.UnionType) else (declaration,)
     if float in of and value == _INFINITE:
         return math.inf
     if float in of and type(value) is int:
@@ -399,9 +399,9 @@ def column_reader(study: Study) -> str:
 
 
 def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
-    sent = frozenset(sent_units(study))
+    indices = frozenset(sent_units(study))
     for index in study.units_of(party):
-        if index in sent:
+        if index in indices:
             unit = study.units[index]
             yield PlannedEvent(
                 event=RandomizedColumn(epsilon=privacy.epsilon(unit.transition), reader=column_reader(study)),
@@ -412,7 +412,7 @@ def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
 
 
 def share_event(study: Study, party: str) -> DiscreteGaussianCounts | ExactStatistics:
-    """What sharing statistics of its own data is for a party between peers: with the study's noise, or without."""
+    """Return the event of sharing statistics of a party's own data between peers: with the study's noise, or without."""
     rule = study.share
     if rule is None or rule.epsilon is None or rule.delta is None:
         return ExactStatistics()
@@ -439,12 +439,13 @@ def _shared(study: Study, party: str) -> Iterable[PlannedEvent]:
 
 
 def _shared_as(event: type[PrivacyEvent]) -> Callable[[Study, str], Iterable[PlannedEvent]]:
-    """What a party shares besides columns, where it is an event of this class."""
+    """Return what a party shares besides columns, where it is an event of this class."""
     return lambda study, party: (item for item in _shared(study, party) if isinstance(item.event, event))
 
 
 def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
-    """One event of all parties' people; each party is charged all of it, though some tables have no column of its own.
+    """Return one event of all parties' people; each party is charged all of it, though some tables have no column of
+    its own.
 
     An owner of all columns draws it alone, and no miner reads them.
     """
@@ -466,7 +467,9 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
 
 
 def _exact(study: Study, party: str) -> Iterable[PlannedEvent]:
-    """What a party shares without noise; or what the owner of a whole table publishes of it without noise on tables."""
+    """Return what a party shares without noise; or what the owner of a whole table publishes of it without noise on
+    tables.
+    """
     yield from _shared_as(ExactStatistics)(study, party)
     if protocol_of(study).whole_table and study.tables is None:
         event = ExactStatistics(reader=PUBLIC.name)
@@ -477,16 +480,18 @@ def _of_no_study(_study: Study, _party: str) -> Iterable[PlannedEvent]:
     return ()
 
 
-def _discrete_losses(event: DiscreteGaussianCounts, changed: int | None = None) -> Counter[Loss]:
+def _discrete_losses(event: DiscreteGaussianCounts, n_changes: int | None = None) -> Counter[Loss]:
     # The weights of a sum are those of one draw but for a factor e^+-tau, tau = 5 sum_k e^(-2 pi^2 sigma_c^2 k / (k + 1)), below
     # 1.4e-38 for 25 contributors of sigma_c = 3: deltas are rounded up by 1e-12 of themselves, more than that over all counts.
-    return Counter({DiscreteGaussianLoss(sigma=event.sigma): 2 * event.tables if changed is None else changed})
+    return Counter({DiscreteGaussianLoss(sigma=event.sigma): 2 * event.tables if n_changes is None else n_changes})
 
 
-def cost_at(losses: Counter[Loss], delta: float, stated: float | None) -> Cost:
-    """What losses cost together: the stated epsilon, if it is proved to be enough at this delta; else the least that is."""
-    if stated is not None and delta_at(losses, stated) <= delta:
-        return Cost(epsilon=stated, delta=delta)
+def cost_at(losses: Counter[Loss], delta: float, claim: float | None) -> Cost:
+    """Return what losses cost together: the stated epsilon, if it is proved to be enough at this delta; else the least
+    that is.
+    """
+    if claim is not None and delta_at(losses, claim) <= delta:
+        return Cost(epsilon=claim, delta=delta)
     return Cost(epsilon=epsilon_at(losses, delta), delta=delta)
 
 
@@ -495,7 +500,9 @@ def _discrete_cost(event: DiscreteGaussianCounts) -> Cost:
 
 
 def _gaussian_add_or_remove(event: GaussianCounts) -> Counter[Loss]:
-    """Of the same noise, where a person is in one cell of each table: a sensitivity that is less by sqrt 2."""
+    """Return the losses of the same noise, where a person is in one cell of each table: a sensitivity that is less by
+    sqrt 2.
+    """
     return Counter({GaussianLoss(mu=math.sqrt(0.5) / analytic_sigma(event.epsilon, event.delta)): 1})
 
 

@@ -17,7 +17,7 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE, Mechanism
 from verticil.shared.privacy.accountant import compose, cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, MASKED, NOTHING, OTHERS, Cost
-from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, planned, share_event
+from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, plan_events, share_event
 from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -28,7 +28,7 @@ _LARGE_CHANCE: Final = 0.01  # of n delta: somebody's record may stand there as 
 
 
 def column_event(mechanism: Mechanism, reader: str = COLUMNS.name) -> RandomizedColumn:
-    """The event of releasing one unit of a study.
+    """Return the event of releasing one unit of a study.
 
     Args:
         mechanism: how it is randomized.
@@ -38,7 +38,8 @@ def column_event(mechanism: Mechanism, reader: str = COLUMNS.name) -> Randomized
 
 
 def column_epsilon(mechanism: Mechanism) -> float:
-    """What releasing one unit costs each person, under the replacement of that person; infinite: there is no bound.
+    """Return what releasing one unit costs each person, under the replacement of that person; infinite: there is no
+    bound.
 
     >>> from verticil.shared.mechanisms.transition import quantize, symmetric
     >>> round(column_epsilon(quantize(symmetric(4, epsilon=2.0))), 6)
@@ -48,7 +49,8 @@ def column_epsilon(mechanism: Mechanism) -> float:
 
 
 def column_gamma(mechanism: Mechanism) -> Fraction | None:
-    """The worst ratio of anybody's odds after one unit is released to the odds before, exact; None: there is no bound.
+    """Return the worst ratio of anybody's odds after one unit is released to the odds before, exact; None: there is no
+    bound.
 
     A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in privacy preserving data mining", PODS 2003.
     """
@@ -56,7 +58,7 @@ def column_gamma(mechanism: Mechanism) -> Fraction | None:
 
 
 def gamma_of_category(category: int, weights: Sequence[Sequence[int]]) -> Fraction | None:
-    """The worst ratio of the odds of one true category; None: there is no bound.
+    """Return the worst ratio of the odds of one true category; None: there is no bound.
 
     The largest over the categories is `column_gamma`.
 
@@ -83,7 +85,7 @@ def gamma_of_epsilon(epsilon: float) -> Fraction | None:
 
 
 def odds(epsilon: float) -> float | None:
-    """The same as a double, for people; None from an epsilon of 700 on, where no bound is of practical meaning.
+    """Return the same as a double, for people; None from an epsilon of 700 on, where no bound is of practical meaning.
 
     >>> odds(0.0), odds(math.inf)
     (1.0, None)
@@ -92,7 +94,7 @@ def odds(epsilon: float) -> float | None:
 
 
 def odds_exceed(epsilon: float, factor: float) -> bool:
-    """Whether what has this epsilon may change somebody's odds by more than a factor; an infinite epsilon may.
+    """Return whether what has this epsilon may change somebody's odds by more than a factor; an infinite epsilon may.
 
     Args:
         epsilon: at least 0.
@@ -102,7 +104,8 @@ def odds_exceed(epsilon: float, factor: float) -> bool:
 
 
 def belief(prior: Fraction, gamma: Fraction) -> Fraction:
-    """To what a belief can be raised at most by a report of this gamma: prior gamma / (1 + prior (gamma - 1)), exact.
+    """Return to what a belief can be raised at most by a report of this gamma: prior gamma / (1 + prior (gamma - 1)),
+    exact.
 
     Args:
         prior: 0 to 1.
@@ -115,7 +118,7 @@ def belief(prior: Fraction, gamma: Fraction) -> Fraction:
 
 
 def posterior(prior: float, *, epsilon: float) -> float:
-    """The same of an epsilon, as a double; of an infinite one 1, but for a prior of 0.
+    """Return the same of an epsilon, as a double; of an infinite one 1, but for a prior of 0.
 
     Raises:
         ValueError: a number is out of range.
@@ -124,7 +127,7 @@ def posterior(prior: float, *, epsilon: float) -> float:
 
 
 def epsilon_words(epsilon: float | None) -> str:
-    """An epsilon for people, rounded up to hundredths; None or infinite: there is no bound.
+    """Write an epsilon for people, rounded up to hundredths; None or infinite: there is no bound.
 
     >>> epsilon_words(2.731), epsilon_words(3.0), epsilon_words(None)
     ('epsilon 2.74', 'epsilon 3', 'no bound')
@@ -137,7 +140,7 @@ def epsilon_words(epsilon: float | None) -> str:
 
 
 def total_epsilon(epsilons: Iterable[float]) -> float:
-    """What columns of one person cost together, by basic composition: infinite if one does.
+    """Sum what columns of one person cost, by basic composition: infinite if one does.
 
     >>> total_epsilon([1.5, 0.25])
     1.75
@@ -146,7 +149,7 @@ def total_epsilon(epsilons: Iterable[float]) -> float:
 
 
 def finite_epsilon(epsilons: Iterable[float]) -> float:
-    """What those of finite epsilon cost together; the rest is in no sum.
+    """Sum what those of finite epsilon cost; the rest is in no sum.
 
     >>> finite_epsilon([1.5, math.inf, 0.25])
     1.75
@@ -161,12 +164,13 @@ def sent_epsilons(study: Study, party: str) -> tuple[float, ...]:
         study: with the party's own declaration.
         party: one of its parties.
     """
-    sent = frozenset(protocol_of(study).readable(study))
-    return tuple(column_epsilon(study.units[index].transition) for index in study.units_of(party) if index in sent)
+    indices = frozenset(protocol_of(study).readable(study))
+    return tuple(column_epsilon(study.units[index].transition) for index in study.units_of(party) if index in indices)
 
 
 def share_cost(study: Study) -> Cost | None:
-    """What a party's statistics between peers cost each of its people, at most over the parties; None: none are shared.
+    """Return what a party's statistics between peers cost each of its people, at most over the parties; None: none are
+    shared.
 
     Infinite where they are shared without noise.
     """
@@ -177,9 +181,11 @@ def share_cost(study: Study) -> Cost | None:
 
 
 def tables_cost(study: Study) -> Cost | None:
-    """What a study's noisy tables cost each person, for everybody, a miner that draws the noise apart; None: it asks for none."""
-    drawn = (item.event for item in planned(study, study.parties[0]))
-    return next((cost_of(event) for event in drawn if event.reader in {OTHERS, MASKED}), None)
+    """Return what a study's noisy tables cost each person, for everybody, a miner that draws the noise apart; None: it
+    asks for none.
+    """
+    events = (item.event for item in plan_events(study, study.parties[0]))
+    return next((cost_of(event) for event in events if event.reader in {OTHERS, MASKED}), None)
 
 
 def delta_words(n: int, delta: float) -> tuple[str, str] | None:
@@ -201,17 +207,19 @@ def delta_words(n: int, delta: float) -> tuple[str, str] | None:
 
 
 def shares_together(study: Study) -> Cost:
-    """What all parties' statistics between peers cost a person who is at all of them; nothing where none are shared."""
+    """Return what all parties' statistics between peers cost a person who is at all of them; nothing where none are
+    shared.
+    """
     return NOTHING if study.share is None else together(_share_events(study))
 
 
 def _share_events(study: Study) -> Iterator[PrivacyEvent]:
-    """Of each party that shares statistics."""
+    """Return the event of each party that shares statistics."""
     return (share_event(study, party) for party in study.parties if protocol_of(study).shared_tables(study, party))
 
 
 def epsilon_exceeds(epsilon: float, limit: float) -> bool:
-    """Whether a finite epsilon is above a limit, but for the rounding of doubles.
+    """Return whether a finite epsilon is above a limit, but for the rounding of doubles.
 
     Of an infinite one no limit on sums says anything: what permits it is asked apart.
 
@@ -222,5 +230,5 @@ def epsilon_exceeds(epsilon: float, limit: float) -> bool:
 
 
 def delta_exceeds(delta: float, limit: float) -> bool:
-    """Whether a delta is above a limit."""
+    """Return whether a delta is above a limit."""
     return delta > limit

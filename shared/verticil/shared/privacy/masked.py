@@ -76,12 +76,12 @@ class MaskedTables(DiscreteGaussianCounts):
         return self.contributors - self.tolerate
 
     @property
-    def left(self) -> float:
+    def residual_sigma(self) -> float:
         """The parameter of the noise that the reader does not know, people."""
         return self.sigma * math.sqrt((self.contributors - self.missing) / self.draws)
 
     @property
-    def drawn(self) -> float:
+    def sum_sigma(self) -> float:
         """The parameter of the noise on a count across parties when nobody leaves theirs out, people."""
         return self.sigma * math.sqrt(self.contributors / self.draws)
 
@@ -92,15 +92,15 @@ def together(study: Study) -> dict[tuple[str, str], tuple[int, ...]]:
     Returns:
         (one, other) -> units, ascending.
     """
-    found: dict[tuple[str, str], set[int]] = {}
+    units_of: dict[tuple[str, str], set[int]] = {}
     for item in exposed(study):
         pair, other = (item.dealer, item.partner), (item.partner, item.dealer)
-        found.setdefault(other if other in found else pair, set()).update(item.units)
-    return {pair: tuple(sorted(units)) for pair, units in found.items()}
+        units_of.setdefault(other if other in units_of else pair, set()).update(item.units)
+    return {pair: tuple(sorted(units)) for pair, units in units_of.items()}
 
 
 def tables_event(study: Study) -> MaskedTables:
-    """What a masked study tells everybody and the miner.
+    """Return what a masked study tells everybody and the miner.
 
     Raises:
         ValueError: the study has no ``[tables]``.
@@ -122,50 +122,50 @@ def tables_event(study: Study) -> MaskedTables:
 
 
 def known_draws(study: Study) -> int:
-    """How many of those who draw noise across parties are among a dealer and its partner, at the most."""
+    """Return how many of those who draw noise across parties are among a dealer and its partner, at the most."""
     draws = set(counted(study))
     return max(len(draws.intersection(pair)) for pair in together(study))
 
 
 def dealer_event(study: Study) -> MaskedTables | None:
-    """What the tables tell a dealer with its partner, beside the rows; None: the rows say all of it.
+    """Return what the tables tell a dealer with its partner, beside the rows; None: the rows say all of it.
 
     Of the draws those of a dealer and its partner are known, at the most over all of them, and those that the statement tolerates
     are missing anyway. Where these two draw all noise, tables are a function of the randomized columns.
     """
-    everybody, known = tables_event(study), known_draws(study)
-    if known >= everybody.contributors:
+    everybody, n_known = tables_event(study), known_draws(study)
+    if n_known >= everybody.contributors:
         return None
-    missing = max(known, everybody.tolerate)
-    stated = everybody.epsilon if missing == everybody.tolerate else None
-    return replace(everybody, missing=missing, epsilon=stated, reader=DEALER.name)
+    missing = max(n_known, everybody.tolerate)
+    epsilon = everybody.epsilon if missing == everybody.tolerate else None
+    return replace(everybody, missing=missing, epsilon=epsilon, reader=DEALER.name)
 
 
-def _planned(study: Study, party: str) -> Iterator[PlannedEvent]:
+def _plan_events(study: Study, party: str) -> Iterator[PlannedEvent]:
     """Columns for a dealer with its partner, then the tables: two events of all parties' people, charged to those of each."""
     if not opens_tables(study):
         return
     own, pairs = study.units_of(party), together(study)
     for index in own:
         unit = study.units[index]
-        readers = _named(pair for pair, units in pairs.items() if index in units)
+        readers = _name_pairs(pair for pair, units in pairs.items() if index in units)
         event = RandomizedColumn(epsilon=epsilon(unit.transition), reader=DEALER.name)
         yield PlannedEvent(event=event, variables=unit.variables, readers=readers, unit=index)
     names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
     yield PlannedEvent(event=tables_event(study), variables=names, readers=("everyone",), joint=True)
     if (less := dealer_event(study)) is not None:
-        readers = _named(pair for pair, units in pairs.items() if set(units) & set(own))
+        readers = _name_pairs(pair for pair, units in pairs.items() if set(units) & set(own))
         yield PlannedEvent(event=less, variables=names, readers=readers, joint=True)
 
 
-def _named(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def _name_pairs(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(f"{one} with {other}" for one, other in pairs)
 
 
-def _losses(event: MaskedTables, changed: int | None = None) -> Counter[Loss]:
-    counts = 2 * event.tables if changed is None else changed
+def _losses(event: MaskedTables, n_changes: int | None = None) -> Counter[Loss]:
+    counts = 2 * event.tables if n_changes is None else n_changes
     checks = ApproximateLoss(epsilon=0.0, delta=event.checks * CHECK)
-    return Counter({DiscreteGaussianLoss(sigma=event.left): counts, checks: 1})
+    return Counter({DiscreteGaussianLoss(sigma=event.residual_sigma): counts, checks: 1})
 
 
 @functools.lru_cache(maxsize=64)
@@ -175,17 +175,17 @@ def _cost(event: MaskedTables) -> Cost:
 
 def _words(event: MaskedTables) -> str:
     cost = _cost(event)
-    told = f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
+    cost_words = f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
     if event.reader == MASKED:
         return (
             f"{event.tables} tables of randomized columns are opened with discrete Gaussian noise of standard deviation "
-            f"{event.drawn:.4g} on counts across parties, drawn by {event.contributors}, and {event.sigma:.4g} within one party: "
-            f"{told} for everybody, the miner too, while at most {event.tolerate} of them know theirs or leave it out. Nobody "
-            "but a dealer with its partner sees a row"
+            f"{event.sum_sigma:.4g} on counts across parties, drawn by {event.contributors}, and {event.sigma:.4g} within one "
+            f"party: {cost_words} for everybody, the miner too, while at most {event.tolerate} of them know theirs or leave it "
+            "out. Nobody but a dealer with its partner sees a row"
         )
     return (
         f"a dealer of masks with its partner knows noise on the {event.tables} tables that others do not; what is left has a "
-        f"standard deviation of {event.left:.4g}: {told} for these two, besides the rows that they can read"
+        f"standard deviation of {event.residual_sigma:.4g}: {cost_words} for these two, besides the rows that they can read"
     )
 
 
@@ -195,9 +195,9 @@ register(
         event=MaskedTables,
         cost=_cost,
         words=_words,
-        of_study=_planned,
+        of_study=_plan_events,
         losses=_losses,
         add_or_remove=lambda event: _losses(event, event.tables),
-        deviation=lambda event: event.drawn,
+        deviation=lambda event: event.sum_sigma,
     )
 )

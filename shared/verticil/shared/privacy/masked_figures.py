@@ -81,10 +81,10 @@ class FourFigures:
     @property
     def words(self) -> tuple[str, str, str, str]:
         """Each figure in words."""
-        return (_everybody(self), _before(self.before), _floor(self), _checked(self.unchecked))
+        return (_everybody(self), _before(self.before), _floor(self), _describe_checks(self.unchecked))
 
     def document(self) -> Json:
-        """For a release, which does not know what a miner had before."""
+        """Write the figures for a release, which does not know what a miner had before."""
         return {
             "everybody": {"epsilon": self.everybody.epsilon, "delta": self.everybody.delta, "tables": self.tables},
             "counted": list(self.counted),
@@ -107,7 +107,7 @@ class FourFigures:
 
 
 def four_figures(study: Study, *, party: str | None = None, before: float | None = None) -> FourFigures | None:
-    """The figures of a study.
+    """Compute the figures of a study.
 
     Args:
         study: with the declarations that are known.
@@ -143,27 +143,27 @@ def four_figures(study: Study, *, party: str | None = None, before: float | None
     )
 
 
-def _told(cost: Cost) -> str:
+def _write_cost(cost: Cost) -> str:
     return f"{epsilon_words(cost.epsilon)}, delta {cost.delta:.3g}"
 
 
-def _everybody(found: FourFigures) -> str:
-    several = "; ".join(join_names(some) for some in found.covered) + ("; and more" if found.more else "")
-    lazy = "one of them" if found.tolerate == 1 else f"{found.tolerate} of them in all"
+def _everybody(figures: FourFigures) -> str:
+    several = "; ".join(join_names(some) for some in figures.covered) + ("; and more" if figures.more else "")
+    lazy = "one of them" if figures.tolerate == 1 else f"{figures.tolerate} of them in all"
     return (
-        f"everybody: {_told(found.everybody)} for each person, of all {found.tables} tables together, unless somebody breaks the "
-        f"ciphers. {join_names(found.counted)} draw the noise; {lazy} may be curious or leave it out. So it holds against each "
-        f"of these, with outsiders: {several}{_against_no_two(found)}. "
+        f"everybody: {_write_cost(figures.everybody)} for each person, of all {figures.tables} tables together, unless "
+        f"somebody breaks the ciphers. {join_names(figures.counted)} draw the noise; {lazy} may be curious or leave it out. So "
+        f"it holds against each of these, with outsiders: {several}{_against_no_two(figures)}. "
         f"A party that leaves noise out of its own tables has no such promise for its columns"
     )
 
 
-def _against_no_two(found: FourFigures) -> str:
-    """What holds against single parties only, said so."""
-    parties = {name for some in found.covered for name in some if name != MINER}
-    if found.more or any(len({*some} & parties) > 1 for some in found.covered):
+def _against_no_two(figures: FourFigures) -> str:
+    """Say what holds against single parties only."""
+    parties = {name for some in figures.covered for name in some if name != MINER}
+    if figures.more or any(len({*some} & parties) > 1 for some in figures.covered):
         return ""
-    dealt = {frozenset(item.names) for item in found.floor}
+    dealt = {frozenset(item.names) for item in figures.floor}
     each = all(frozenset(two) in dealt for two in itertools.combinations(sorted(parties), 2))
     why = ": any two are a dealer of masks and its partner" if each and len(parties) > 1 else ""
     return f"; that is against each single one, and against no two parties{why}"
@@ -182,25 +182,25 @@ def _before(epsilon: float | None) -> str:
     )
 
 
-def _floor(found: FourFigures) -> str:
-    named = [
+def _floor(figures: FourFigures) -> str:
+    pair_words = [
         f"{' with '.join(item.names)} (columns of {join_names(item.owners)}: {epsilon_words(item.epsilon)} over {item.columns})"
-        for item in found.floor[:_MOST]
+        for item in figures.floor[:_MOST]
     ]
-    more = f"; and {len(found.floor) - _MOST} more pairs" if len(found.floor) > _MOST else ""
-    others = "nobody else leaves" if not found.others else f"at most {found.others} more leave"
-    tables = "" if found.beside is None else f"{_told(found.beside)}, while {others} noise out"
+    more = f"; and {len(figures.floor) - _MOST} more pairs" if len(figures.floor) > _MOST else ""
+    others = "nobody else leaves" if not figures.others else f"at most {figures.others} more leave"
+    tables = "" if figures.beside is None else f"{_write_cost(figures.beside)}, while {others} noise out"
     beside = tables and f"; beside it the tables tell such two {tables}"
     return (
         "the floor: a dealer of masks that works together with the partner it dealt to reads randomized columns row by row: "
-        f"{'; '.join(named)}{more}{beside}. Nothing else stops such two"
+        f"{'; '.join(pair_words)}{more}{beside}. Nothing else stops such two"
     )
 
 
-def _checked(unchecked: Sequence[str]) -> str:
-    if not unchecked:
+def _describe_checks(names: Sequence[str]) -> str:
+    if not names:
         return "checked: the rows of every party are checked by its partners, without being seen"
     return (
-        f"not checked: the rows of {join_names(unchecked)}. Such a party can learn exactly, in all columns of every partner, "
-        "what about 20 people of its choice have, for each column of its own"
+        f"not checked: the rows of {join_names(names)}. Such a party can learn exactly, in all columns of every partner, what "
+        "about 20 people of its choice have, for each column of its own"
     )

@@ -1,7 +1,7 @@
 """The plan of the budget: what a study will cost each person, for each reader, and how accurate its figures can be.
 
 It follows from the study and a number of common people alone, before anyone works. The costs are the accountant's, of the events
-that the study causes (`verticil.shared.privacy.events.planned`): approvals, ledgers and the release say the same of them.
+that the study causes (`verticil.shared.privacy.events.plan_events`): approvals, ledgers and the release say the same of them.
 
 Predicted error, of a one-way share at n common people, as half of its 95 % interval
 - of a randomized column: of a share of 1/K, estimated with the inverse of the matrix. Chance in who is among the people is in it
@@ -23,7 +23,7 @@ from typing import Final
 from verticil.shared.mechanisms.privacy import half_width_of_share
 from verticil.shared.privacy.accountant import cost_of, excess, together
 from verticil.shared.privacy.accounts import Limits, Reader
-from verticil.shared.privacy.events import REPLACE_ONE, PlannedEvent, kind_of, planned, words
+from verticil.shared.privacy.events import REPLACE_ONE, PlannedEvent, kind_of, plan_events, words
 from verticil.shared.privacy.figures import epsilon_words
 from verticil.shared.privacy.statement import AccountStatement, accounts_of, privacy_statement
 from verticil.shared.study.document import Study
@@ -125,7 +125,7 @@ class BudgetPlan:
 def budget_plan(
     study: Study, n: int | None = None, limits: Mapping[str, LimitsOf] = MappingProxyType({})
 ) -> BudgetPlan:
-    """The plan of a study; between peers that learn the structure, of everything that may be sent.
+    """Return the plan of a study; between peers that learn the structure, of everything that may be sent.
 
     Args:
         study: the study.
@@ -155,12 +155,12 @@ def half_width_of_noise(sigma: float, n: int) -> float:
 
 
 def _of_party(study: Study, party: str, n: int, limits: LimitsOf | None) -> PartyPlan:
-    drawn = planned(study, party)
-    found: list[PlannedAccount] = []
-    for item in accounts_of(item.event for item in drawn):
+    events = plan_events(study, party)
+    accounts: list[PlannedAccount] = []
+    for item in accounts_of(item.event for item in events):
         account = _account(item)
-        found.append(account if limits is None else _held_against(account, item.reader, drawn, limits(item.reader)))
-    return PartyPlan(party=party, accounts=tuple(found), draws=_draws(study, drawn, n))
+        accounts.append(account if limits is None else _held_against(account, item.reader, events, limits(item.reader)))
+    return PartyPlan(party=party, accounts=tuple(accounts), draws=_draws(study, events, n))
 
 
 def _account(item: AccountStatement) -> PlannedAccount:
@@ -175,30 +175,30 @@ def _account(item: AccountStatement) -> PlannedAccount:
 
 
 def _held_against(
-    account: PlannedAccount, reader: Reader, drawn: tuple[PlannedEvent, ...], limits: Limits | None
+    account: PlannedAccount, reader: Reader, events: tuple[PlannedEvent, ...], limits: Limits | None
 ) -> PlannedAccount:
-    """As the party judges it."""
-    over = excess(reader, limits, (item.event for item in drawn))
+    """Return the account as the party judges it."""
+    over = excess(reader, limits, (item.event for item in events))
     return replace(
         account,
-        epsilon_limit=None if limits is None else _stated(limits.study.epsilon),
-        delta_limit=None if limits is None else _stated(limits.study.delta),
+        epsilon_limit=None if limits is None else _finite(limits.study.epsilon),
+        delta_limit=None if limits is None else _finite(limits.study.delta),
         over=None if over is None else over.key,
         over_limit=None if over is None else over.limit,
     )
 
 
-def _stated(limit: float) -> float | None:
+def _finite(limit: float) -> float | None:
     return limit if math.isfinite(limit) else None
 
 
-def _draws(study: Study, drawn: tuple[PlannedEvent, ...], n: int) -> tuple[PlannedDraw, ...]:
+def _draws(study: Study, events: tuple[PlannedEvent, ...], n: int) -> tuple[PlannedDraw, ...]:
     columns: dict[tuple[object, ...], list[PlannedEvent]] = {}
-    for item in drawn:
+    for item in events:
         if item.unit is not None:
-            bounded = math.isfinite(cost_of(item.event).epsilon)
-            columns.setdefault((kind_of(item.event).name, item.event.reader, item.readers, bounded), []).append(item)
-    rest = (_draw(item, n) for item in drawn if item.unit is None)
+            is_finite = math.isfinite(cost_of(item.event).epsilon)
+            columns.setdefault((kind_of(item.event).name, item.event.reader, item.readers, is_finite), []).append(item)
+    rest = (_draw(item, n) for item in events if item.unit is None)
     return (*(_columns(study, group, n) for group in columns.values()), *rest)
 
 

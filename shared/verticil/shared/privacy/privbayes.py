@@ -93,7 +93,7 @@ class PrivBayesRun(PrivacyEvent):
 def run_event(
     noise: Noise, n_attributes: int, *, delta: float, epsilon: float | None = None, reader: str = COLUMNS.name
 ) -> PrivBayesRun:
-    """The event of a run with this noise."""
+    """Return the event of a run with this noise."""
     return PrivBayesRun(
         attributes=n_attributes,
         scores=noise.scores,
@@ -108,22 +108,24 @@ def run_event(
 
 
 @functools.lru_cache(maxsize=64)
-def noise_for(epsilon: float, delta: float, relation: Relation, n_attributes: int, *, scored: bool = True) -> Noise:
-    """The least noise, in steps of a thousandth, with which a run is proved to be (epsilon, delta) private.
+def noise_for(
+    epsilon: float, delta: float, relation: Relation, n_attributes: int, *, with_scores: bool = True
+) -> Noise:
+    """Find the least noise, in steps of a thousandth, with which a run is proved to be (epsilon, delta) private.
 
     Args:
         epsilon: finite, > 0.
         delta: 0 < delta < 1.
         relation: which tables are neighbours.
         n_attributes: d, at least 1.
-        scored: the run scores pairs; else scores come from elsewhere, and their share goes to the tables.
+        with_scores: the run scores pairs; else scores come from elsewhere, and their share goes to the tables.
 
     Raises:
         ValueError: a number is out of its range, or the noise would be beyond what can be drawn.
     """
     unit = analytic_sigma(epsilon, delta)
     for _ in range(_STEPS):
-        noise = _noise(unit, relation, n_attributes, scored=scored and n_attributes > 1)
+        noise = _noise(unit, relation, n_attributes, with_scores=with_scores and n_attributes > 1)
         event = run_event(noise, n_attributes, delta=delta)
         if delta_at(_losses(event, relation), epsilon) <= delta:
             return noise
@@ -133,50 +135,51 @@ def noise_for(epsilon: float, delta: float, relation: Relation, n_attributes: in
     )
 
 
-def _noise(unit: float, relation: Relation, d: int, *, scored: bool) -> Noise:
-    """The noise that a Gaussian of sensitivity 1 and this sigma stands for."""
-    of_scores = SHARE_OF_SCORES if scored else 0.0
+def _noise(unit: float, relation: Relation, d: int, *, with_scores: bool) -> Noise:
+    """Return the noise that a Gaussian of sensitivity 1 and this sigma stands for."""
+    of_scores = SHARE_OF_SCORES if with_scores else 0.0
     of_records = SHARE_OF_RECORDS if relation == "add-remove" else 0.0
 
     def sigma(change: int, times: int, share: float) -> float:
-        found = max(change * unit * math.sqrt(times / share), LEAST_SIGMA)
-        if found > LARGEST_SIGMA:
+        parameter = max(change * unit * math.sqrt(times / share), LEAST_SIGMA)
+        if parameter > LARGEST_SIGMA:
             raise ValueError(
-                f"noise of {found:.4g} people for {d} attributes, expected at most {LARGEST_SIGMA:.4g}: allow a larger epsilon"
+                f"noise of {parameter:.4g} people for {d} attributes, expected at most {LARGEST_SIGMA:.4g}: "
+                "allow a larger epsilon"
             )
-        return found
+        return parameter
 
     return Noise(
         relation=relation,
-        scores=sigma(score_change(relation), n_scores(d), of_scores) if scored else None,
+        scores=sigma(score_change(relation), n_scores(d), of_scores) if with_scores else None,
         measurement=sigma(1, cells_changed(relation) * MEASUREMENTS * d, 1 - of_scores - of_records),
         records=sigma(1, 1, of_records) if of_records else None,
     )
 
 
 def _losses(event: PrivBayesRun, relation: Relation) -> Counter[Loss]:
-    found: Counter[Loss] = Counter()
-    found[DiscreteGaussianLoss(sigma=event.measurement)] += cells_changed(relation) * event.measurements
+    losses: Counter[Loss] = Counter()
+    losses[DiscreteGaussianLoss(sigma=event.measurement)] += cells_changed(relation) * event.measurements
     if event.scores is not None:
-        found[DiscreteGaussianLoss(sigma=event.scores, change=score_change(relation))] += n_scores(event.attributes)
+        losses[DiscreteGaussianLoss(sigma=event.scores, change=score_change(relation))] += n_scores(event.attributes)
     if event.records is not None and relation == "add-remove":  # who is replaced leaves their number as it is
-        found[DiscreteGaussianLoss(sigma=event.records)] += 1
-    return found
+        losses[DiscreteGaussianLoss(sigma=event.records)] += 1
+    return losses
 
 
-def _replaced(event: PrivBayesRun) -> Counter[Loss]:
+def _losses_of_replacement(event: PrivBayesRun) -> Counter[Loss]:
     return _losses(event, "replace")
 
 
-def _added(event: PrivBayesRun) -> Counter[Loss]:
+def _losses_of_addition(event: PrivBayesRun) -> Counter[Loss]:
     """Return the losses for a person who is added or removed; none where the event promises nothing of that."""
     return _losses(event, "add-remove") if event.relation == ADD_OR_REMOVE else Counter()
 
 
 def _cost(event: PrivBayesRun) -> Cost:
     """Return what a person who is replaced is charged, whatever the event's own relation is."""
-    stated = event.epsilon if event.relation == REPLACE_ONE else None
-    return cost_at(_replaced(event), event.delta, stated)
+    epsilon = event.epsilon if event.relation == REPLACE_ONE else None
+    return cost_at(_losses_of_replacement(event), event.delta, epsilon)
 
 
 def _words(event: PrivBayesRun) -> str:
@@ -188,7 +191,7 @@ def _words(event: PrivBayesRun) -> str:
     )
     words = f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g} ({REPLACE_ONE})"
     if event.relation == ADD_OR_REMOVE:
-        own = cost_at(_added(event), event.delta, event.epsilon)
+        own = cost_at(_losses_of_addition(event), event.delta, event.epsilon)
         words = (
             f"and on the number of people (standard deviation {event.records or 0.0:.4g}): epsilon {own.epsilon:.4g}, delta "
             f"{own.delta:.4g} ({ADD_OR_REMOVE}); {words}"
@@ -200,7 +203,7 @@ def _words(event: PrivBayesRun) -> str:
 
 
 def study_noise(study: Study) -> Noise:
-    """The noise of a study of one owner whose structure is PrivBayes'.
+    """Return the noise of a study of one owner whose structure is PrivBayes'.
 
     Raises:
         ValueError: the study asks for no noise on tables, or for more than can be drawn.
@@ -237,7 +240,7 @@ register(
         words=_words,
         of_study=_of_study,
         has_own_words=True,
-        losses=_replaced,
-        add_or_remove=_added,
+        losses=_losses_of_replacement,
+        add_or_remove=_losses_of_addition,
     )
 )

@@ -13,7 +13,7 @@ _SLACK: Final = 1e-6
 
 
 def hundredths(value: float) -> str:
-    """A finite number of 0 or more, rounded up to two digits behind the point, or to two that count where it is small.
+    """Round a finite number of 0 or more up to two digits behind the point, or to two that count where it is small.
 
     >>> [hundredths(value) for value in (36.8904, 3.0, 0.1, 0.0, 0.001, 0.0123, 0.05, 0.09991, 2.5151e-7)]
     ['36.90', '3.00', '0.10', '0.00', '0.001', '0.013', '0.05', '0.10', '2.6e-07']
@@ -21,8 +21,8 @@ def hundredths(value: float) -> str:
     if not 0 < value < _SMALL:
         return f"{math.ceil(value * 100 - _SLACK) / 100:.2f}"
     places = 1 - math.floor(math.log10(value))
-    raised = math.ceil(value * 10.0**places - _SLACK) / 10.0**places
+    number = math.ceil(value * 10.0**places - _SLACK) / 10.0**places
     if value < _TINY:
-        return f"{raised:.2g}"
-    whole, _, digits = f"{raised:.{places}f}".partition(".")
+        return f"{number:.2g}"
+    whole, _, digits = f"{number:.{places}f}".partition(".")
     return f"{whole}.{digits.rstrip('0'):0<2}"

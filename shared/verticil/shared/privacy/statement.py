@@ -2,7 +2,7 @@
 
 All figures come from the quantized matrices that the parties really sampled from. A compound is one entry: one draw was made for
 all its columns. Between peers a column that nobody reads never leaves its site and counts in no total. A column whose matrix has
-a zero that another row does not have has no bound: its gamma and epsilon are null and `bounded` is false; a total with such a
+a zero that another row does not have has no bound: its gamma and epsilon are null and `has_bound` is false; a total with such a
 column is null too. What finding the common people revealed stands beside the figures, which do not cover it. What else a study
 drew of people's data (`verticil.shared.privacy.events.further`) is listed event by event, with what it costs together with the
 columns; a release that lists another event, or another figure, does not verify.
@@ -32,7 +32,7 @@ from verticil.shared.privacy.events import (
     column_reader,
     document,
     further,
-    planned,
+    plan_events,
     words,
 )
 from verticil.shared.privacy.masked_figures import FourFigures, four_figures
@@ -87,17 +87,17 @@ class ColumnStatement:
     posterior: float
 
     @property
-    def bounded(self) -> bool:
+    def has_bound(self) -> bool:
         """Whether there is a bound at all."""
         return math.isfinite(self.epsilon)
 
     @property
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the values were sent as they are."""
         return self.kept_least == 1.0
 
     @property
-    def sent(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether the column leaves its site at all, in whatever form."""
         return self.read_by is None or bool(self.read_by) or self.masked
 
@@ -112,7 +112,7 @@ class ColumnStatement:
         )
 
     def document(self) -> Json:
-        """The figures for a document."""
+        """Write the figures for a document."""
         return {
             "variables": list(self.variables),
             "owner": self.owner,
@@ -123,9 +123,9 @@ class ColumnStatement:
             **({} if self.read_by is None else {"read_by": list(self.read_by)}),
             **({"masked": True} if self.masked else {}),
             "n_states": self.n_states,
-            "bounded": self.bounded,
-            "epsilon": self.epsilon if self.bounded else None,
-            "gamma": self.gamma if self.bounded else None,
+            "bounded": self.has_bound,
+            "epsilon": self.epsilon if self.has_bound else None,
+            "gamma": self.gamma if self.has_bound else None,
             "gamma_exact": self.gamma_exact,
             "k_measure": self.k_measure,
             "kept_least": self.kept_least,
@@ -163,7 +163,7 @@ class EventStatement:
         return words(self.planned.event)
 
     def document(self) -> Json:
-        """For a document."""
+        """Write the event for a document."""
         return {
             "party": self.party,
             "event": document(self.planned.event),
@@ -190,7 +190,7 @@ class AccountStatement:
     beside: Cost | None
 
     def document(self) -> Json:
-        """For a document."""
+        """Write the account for a document."""
         return {
             "account": self.reader.name,
             "reader": self.reader.words,
@@ -236,11 +236,11 @@ class PrivacyStatement:
         dealer = next((account.cost for account in self.accounts if account.reader is DEALER), None)
         if self.masked is not None and dealer is not None:
             return dealer
-        columns = (cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent)
+        columns = (cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent_columns)
         return compose([*columns, *(event.cost for event in self.events if event.counts)])
 
     @property
-    def bounded(self) -> bool:
+    def has_bound(self) -> bool:
         """Whether the total has a bound."""
         return math.isfinite(self.epsilon_per_person)
 
@@ -252,26 +252,26 @@ class PrivacyStatement:
     @property
     def unbounded_variables(self) -> tuple[str, ...]:
         """The variables without a bound."""
-        return tuple(name for column in self.sent if not column.bounded for name in column.variables)
+        return tuple(name for column in self.sent_columns if not column.has_bound for name in column.variables)
 
     @property
-    def sent(self) -> tuple[ColumnStatement, ...]:
+    def sent_columns(self) -> tuple[ColumnStatement, ...]:
         """The columns that leave their sites."""
-        return tuple(column for column in self.columns if column.sent)
+        return tuple(column for column in self.columns if column.is_sent)
 
     @property
     def n_sent(self) -> int:
         """How many variables leave their sites."""
-        return sum(len(column.variables) for column in self.sent)
+        return sum(len(column.variables) for column in self.sent_columns)
 
     def of_party(self, party: str) -> float:
-        """The part of the total that comes from one party's columns."""
+        """Return the part of the total that comes from one party's columns."""
         return compose(
-            cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent if column.owner == party
+            cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent_columns if column.owner == party
         ).epsilon
 
     def document(self) -> Json:
-        """The figures for a document."""
+        """Write the figures for a document."""
         return {
             "statement": (
                 "epsilon = ln gamma; gamma bounds, for every person, the ratio of anybody's odds about that person's "
@@ -279,8 +279,8 @@ class PrivacyStatement:
                 "and bounds what they tell together. null means that there is no bound."
                 f"{self.note}"
             ),
-            "epsilon_per_person": self.epsilon_per_person if self.bounded else None,
-            "bounded": self.bounded,
+            "epsilon_per_person": self.epsilon_per_person if self.has_bound else None,
+            "bounded": self.has_bound,
             "columns": [column.document() for column in self.columns],
             "alignment": dict(self.alignment.document()),
             "accounts": self.accounts_document,
@@ -326,7 +326,7 @@ def _column(study: Study, index: int, dag: Dag | None) -> ColumnStatement:
     unit = study.units[index]
     measures = privacy.column_privacy(unit, prior=PRIOR)
     exact = privacy.gamma(unit.transition)
-    least, most = privacy.kept(unit.transition)
+    least, most = privacy.true_probability(unit.transition)
     return ColumnStatement(
         variables=unit.variables,
         owner=unit.owner,
@@ -349,7 +349,7 @@ def _column(study: Study, index: int, dag: Dag | None) -> ColumnStatement:
 
 
 def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
-    """The figures of a study.
+    """Compute the figures of a study.
 
     Args:
         study: the effective one, for a statement about what was really sent.
@@ -357,8 +357,8 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
     """
     columns = tuple(_column(study, index, dag) for index in range(len(study.units)))
     reader = column_reader(study)
-    sent = [RandomizedColumn(epsilon=column.epsilon, reader=reader) for column in columns if column.sent]
-    total, drawn = compose(map(cost_of, sent)).epsilon, tuple(_drawn(sent, study))
+    column_events = [RandomizedColumn(epsilon=column.epsilon, reader=reader) for column in columns if column.is_sent]
+    total, events = compose(map(cost_of, column_events)).epsilon, tuple(_events_of_one_person(column_events, study))
     return PrivacyStatement(
         columns=columns,
         epsilon_per_person=total,
@@ -368,33 +368,35 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         events=tuple(
             EventStatement(party=party, planned=item) for party in study.parties for item in further(study, party)
         ),
-        accounts=accounts_of(drawn),
+        accounts=accounts_of(events),
         masked=four_figures(study),
-        counted=any(event.relation == ADD_OR_REMOVE for event in drawn),
+        counted=any(event.relation == ADD_OR_REMOVE for event in events),
     )
 
 
-def accounts_of(drawn: Iterable[PrivacyEvent]) -> tuple[AccountStatement, ...]:
-    """What events cost together, for each reader that something is drawn for, or published to.
+def accounts_of(events: Iterable[PrivacyEvent]) -> tuple[AccountStatement, ...]:
+    """Return what events cost together, for each reader that something is drawn for, or published to.
 
     Args:
-        drawn: of one study.
+        events: of one study.
     """
-    listed = tuple(drawn)
-    read = {event.reader for event in listed}
-    found: list[AccountStatement] = []
+    all_events = tuple(events)
+    read = {event.reader for event in all_events}
+    accounts: list[AccountStatement] = []
     for reader in READERS:
         if reader in {COLUMNS, PUBLIC} or reader.name in read:
-            counted = [event for event in listed if reader.sees(event.reader)]
-            found.append(AccountStatement(reader=reader, cost=together(counted), beside=add_or_remove(counted)))
-    return tuple(found)
+            own_events = [event for event in all_events if reader.sees(event.reader)]
+            accounts.append(
+                AccountStatement(reader=reader, cost=together(own_events), beside=add_or_remove(own_events))
+            )
+    return tuple(accounts)
 
 
-def _drawn(columns: Sequence[RandomizedColumn], study: Study) -> Iterator[PrivacyEvent]:
-    """What is drawn of a person who is at all parties."""
+def _events_of_one_person(columns: Sequence[RandomizedColumn], study: Study) -> Iterator[PrivacyEvent]:
+    """List what is drawn of a person who is at all parties."""
     yield from columns
     joint: set[PrivacyEvent] = set()  # one draw, which several ledgers record
-    for item in (item for party in study.parties for item in planned(study, party) if item.unit is None):
+    for item in (item for party in study.parties for item in plan_events(study, party) if item.unit is None):
         if not (item.joint and item.event in joint):
             yield item.event
         if item.joint:

@@ -60,7 +60,7 @@ class ColumnRow:
     too_noisy: bool
 
     @property
-    def sent(self) -> bool:
+    def is_sent(self) -> bool:
         """Whether it leaves its party at all, in whatever form."""
         return self.read_by is None or bool(self.read_by) or self.masked
 
@@ -85,7 +85,7 @@ class StudyTable:
 
 
 def study_table(study: Study, n: int | None = None) -> StudyTable:
-    """What each column promises and can be learned from, and the totals per person.
+    """Return what each column promises and can be learned from, and the totals per person.
 
     Args:
         study: the study.
@@ -124,16 +124,17 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
             )
         )
     totals = tuple(
-        (party, total_epsilon(row.epsilon for row in rows if row.party == party and row.sent))
+        (party, total_epsilon(row.epsilon for row in rows if row.party == party and row.is_sent))
         for party in study.parties
     )
-    total = total_epsilon(row.epsilon for row in rows if row.sent)
+    total = total_epsilon(row.epsilon for row in rows if row.is_sent)
     size = protocol.bytes_sent(study, n)
     return StudyTable(n=n, rows=tuple(rows), party_totals=totals, total_epsilon=total, bytes_sent=size)
 
 
 def family_records(study: Study, child: int, parents: tuple[int, ...], n: float) -> float:
-    """How many unrandomized records n records are worth to the node that learns a family: n prod a^2 over its randomized columns.
+    """Return how many unrandomized records n records are worth to the node that learns a family: n prod a^2 over its
+    randomized columns.
 
     a is a column's `contrast_factor`, the association of the two categories that are hardest to tell apart. Exact for symmetric
     and binary matrices; a lower bound for the others, where some contrasts are kept better. A party that learns the family has

@@ -15,7 +15,7 @@ from verticil.shared.documents.record import decode
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy import events
-from verticil.shared.privacy.events import PrivacyEvent, planned
+from verticil.shared.privacy.events import PrivacyEvent, plan_events
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
@@ -47,7 +47,7 @@ class Measurement:
 
 def drawn_event(study: Study) -> PrivacyEvent:
     """The one event of a study that an owner carries out alone."""
-    (item,) = (item for item in planned(study, study.parties[0]) if item.unit is None)
+    (item,) = (item for item in plan_events(study, study.parties[0]) if item.unit is None)
     return item.event
 
 

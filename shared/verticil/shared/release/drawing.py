@@ -234,7 +234,7 @@ def _drawn(
         for each, by, size in zip(chosen, made_by, sizes, strict=True):
             if not size and n:
                 continue
-            chunks = sample_chunks(each, size, generator=generator, given=evidence, method=sampling, support=by)
+            chunks = sample_chunks(each, size, generator=generator, evidence=evidence, method=sampling, support=by)
             for codes in chunks:
                 yield decode(models.schema, codes, generator, knowledge=knowledge, tilts=_tilts(each, models.study))
     except ValueError as error:

@@ -33,11 +33,11 @@ from verticil.shared.release.formats.posterior import (
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import check_set_cells, drawn_categories
 from verticil.shared.study.structure_document import structure_fault
-from verticil.shared.synthesis.synthesis import decoded, sample_codes
+from verticil.shared.synthesis.synthesis import decode_of_study, sample_codes
 from verticil.shared.synthesis.synthetic import (
     FALSE_ALARMS,
     TABLES,
-    misplaced,
+    first_misplaced,
     read_both,
     read_records,
     unlikely_family,
@@ -130,7 +130,7 @@ def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataF
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((study.release.seed, number))))
     support = rake(network, study.support())
     codes = sample_codes(network, n, generator=generator, method=study.release.sampling, support=support)
-    return decoded(study, codes, generator, tilts_of((network,), study))
+    return decode_of_study(study, codes, generator, tilts_of((network,), study))
 
 
 def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> str:
@@ -200,7 +200,7 @@ def _not_within(folder: Path, study: Study, networks: Sequence[Network], *, leve
     if study.records_from == "posterior":
         sources[TABLES[0]] = tuple(networks)
     for name, of in sources.items():
-        if (found := misplaced(folder / name, study.schema, tilts_of(of, study), level)) is not None:
+        if (found := first_misplaced(folder / name, study.schema, tilts_of(of, study), level)) is not None:
             column = study.schema.names[found]
             return f"{name}: column '{column}': numbers do not lie in their bins as the shares of the bins have it"
     return ""

@@ -20,7 +20,7 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.nameless import KeptRows
 from verticil.shared.study.document import Study
-from verticil.shared.synthesis.synthesis import CHUNK, decoded, drawn_records, no_numbers, written_columns
+from verticil.shared.synthesis.synthesis import CHUNK, decode_of_study, drawn_records, no_numbers, written_columns
 from verticil.shared.synthesis.within_bins import tilts_of
 from verticil.shared.synthesis.written import PIECE, Numbers, PiecewiseTable, WrittenColumn
 
@@ -66,9 +66,9 @@ def released_records(
     n, source = rule.synthetic_records or n_common, joint or network
     tilts = tilts_of(sampled if study.records_from == "posterior" else (network,), study)
     if n <= PIECE:
-        ((codes, _),) = drawn_records(source, study, n, sampled=sampled, generator=generator, at_once=n)
+        ((codes, _),) = drawn_records(source, study, n, networks=sampled, generator=generator, at_once=n)
         progress(n)
-        return tuple(codes), decoded(study, codes, generator, tilts)
+        return tuple(codes), decode_of_study(study, codes, generator, tilts)
     place = Path(tempfile.gettempdir()) if folder is None else folder
     schema, published = study.schema, columns_of(study.knowledge, study.schema).published
     with disk_faults(place):
@@ -76,7 +76,7 @@ def released_records(
         each = len(schema) * (1 if isinstance(source, Network) else _SWAPPING_BYTES) + _DRAWING_BYTES
         whole = n * each <= IN_ONE_PIECE
         for codes, first in drawn_records(
-            source, study, n, sampled=sampled, generator=generator, at_once=n if whole else CHUNK
+            source, study, n, networks=sampled, generator=generator, at_once=n if whole else CHUNK
         ):
             store.take_codes(first, codes)
             at = dict.fromkeys(published.names, first)
@@ -154,4 +154,4 @@ class _ColumnStore:
             for variable in self._published
         ]
         own = tuple(codes(f"code {v}", variable) for v, variable in enumerate(self._variables))
-        return own, PiecewiseTable(columns, labelled=labelled)
+        return own, PiecewiseTable(columns, with_labels=labelled)

@@ -302,7 +302,7 @@ def verify_release(
         exact_parameters=None if besides is None else besides.exact,
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),
-        epsilon_per_person=total.epsilon_per_person if total.bounded else None,
+        epsilon_per_person=total.epsilon_per_person if total.has_bound else None,
         accounts=total.accounts,
         revoked_later=denied.later,
         files=files,

@@ -14,7 +14,7 @@ smaller. What the drawing of few records loses in tables of pairs is nearly undo
 ``without-replacement``: the tables of the root and of each variable given it, scaled to n records, are the decks that are dealt;
 of weighted records those themselves are the cards. No record is swapped: a swap would put a dealt card back.
 
-Evidence is the model's (`Mixture.given`). Swaps are decided in whole numbers, of a model that was rounded for publication
+Evidence is the model's (`Mixture.condition_on`). Swaps are decided in whole numbers, of a model that was rounded for publication
 (`model.rounding`) from shares that are exact sums: the same records with numba (`swapping`) or without, on any machine.
 """
 
@@ -72,14 +72,16 @@ def joint_codes(
     """
     if n < 0:
         raise ValueError(f"{n} records, expected 0 or more")
-    compiled = path == "compiled" or (path == "auto" and _proposals(n) >= _COMPILED_FROM and sampling_plan.has_numba())
+    use_compiled = path == "compiled" or (
+        path == "auto" and _proposals(n) >= _COMPILED_FROM and sampling_plan.has_numba()
+    )
     source = _Source(model)
     if method == "independent":
         records = source.independent(n, generator)
     else:
-        records = source.dealt(n, generator, deck=method == "without-replacement", compiled=compiled)
+        records = source.dealt(n, generator, deck=method == "without-replacement", use_compiled=use_compiled)
     if method == "systematic" and n:
-        _swap(records, source, generator, compiled=compiled)
+        _swap(records, source, generator, use_compiled=use_compiled)
     return [
         column.astype(np.uint8) if k <= 256 else column.copy()
         for column, k in zip(records.T, model.n_states, strict=True)
@@ -87,7 +89,7 @@ def joint_codes(
 
 
 def _proposals(n: int) -> int:
-    """How many swaps are proposed: where there are few records each is worth more."""
+    """Return how many swaps are proposed: where there are few records each is worth more."""
     return max(_PROPOSALS * min(n, _MANY), _PROPOSALS // 3 * n)
 
 
@@ -103,17 +105,19 @@ class _Source:
 
     def independent(self, n: int, generator: np.random.Generator) -> NDArray[np.uint16]:
         component = np.searchsorted(self._root[0], generator.random(n), side="right").astype(np.uint32)
-        return self._filled([sampling_plan.independent(component, rows, generator) for rows in self._rows], component)
+        return self._fill([sampling_plan.independent(component, rows, generator) for rows in self._rows], component)
 
-    def dealt(self, n: int, generator: np.random.Generator, *, deck: bool, compiled: bool) -> NDArray[np.uint16]:
+    def dealt(self, n: int, generator: np.random.Generator, *, deck: bool, use_compiled: bool) -> NDArray[np.uint16]:
         ends = sampling_plan.category_boundaries(self._root, np.array([n]), generator.random(1))
         counts = np.diff(ends[0], prepend=0)
         component = generator.permutation(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
         shares = self.model.weights if deck else None
-        columns = [sampling_plan.dealt(component, rows, shares, generator, compiled=compiled) for rows in self._rows]
-        return self._filled(columns, component)
+        columns = [
+            sampling_plan.dealt(component, rows, shares, generator, use_compiled=use_compiled) for rows in self._rows
+        ]
+        return self._fill(columns, component)
 
-    def _filled(self, columns: Sequence[NDArray[np.uint16]], component: NDArray[np.uint32]) -> NDArray[np.uint16]:
+    def _fill(self, columns: Sequence[NDArray[np.uint16]], component: NDArray[np.uint32]) -> NDArray[np.uint16]:
         if isinstance(self.model, Mixture):
             return np.ascontiguousarray(np.stack(columns, axis=1))
         return self.model.codes[component]
@@ -130,7 +134,7 @@ class _Source:
         return shares
 
 
-def _swap(records: NDArray[np.uint16], source: _Source, generator: np.random.Generator, *, compiled: bool) -> None:
+def _swap(records: NDArray[np.uint16], source: _Source, generator: np.random.Generator, *, use_compiled: bool) -> None:
     """Swap records for draws from the model where that brings the tables of pairs nearer; in place.
 
     With w = 1 / (nG + 1) a record more in a cell costs ((N + 1 - nG)^2 - (N - nG)^2) w = 2 (N - nG) w + w, one less
@@ -140,37 +144,37 @@ def _swap(records: NDArray[np.uint16], source: _Source, generator: np.random.Gen
     first = np.concatenate([[0], np.cumsum(source.n_states)])
     places = (records + first[:-1]).astype(np.uint32)
     count, swap = _count_plain, _swap_plain
-    if compiled:
+    if use_compiled:
         from verticil.shared.synthesis import swapping
 
         count, swap = swapping.count, swapping.swap
     counts = np.zeros((first[-1], first[-1]), dtype=np.int64)
     count(places, counts)
-    expected = np.rint(n * source.pair_shares() * _COUNT_UNIT) / _COUNT_UNIT
-    above = np.rint(2 * (counts - expected) / (expected + 1) * _UNIT).astype(np.int64)
-    weight = np.rint(_UNIT / (expected + 1)).astype(np.int64)
-    del counts, expected
-    left = min(_proposals(n), _PAIR_LIMIT // max(d * (d - 1) // 2, 1))
-    for size in (min(left - done, sampling_plan.BLOCK) for done in range(0, left, sampling_plan.BLOCK)):
+    model_counts = np.rint(n * source.pair_shares() * _COUNT_UNIT) / _COUNT_UNIT
+    above = np.rint(2 * (counts - model_counts) / (model_counts + 1) * _UNIT).astype(np.int64)
+    weight = np.rint(_UNIT / (model_counts + 1)).astype(np.int64)
+    del counts, model_counts
+    n_swaps = min(_proposals(n), _PAIR_LIMIT // max(d * (d - 1) // 2, 1))
+    for size in (min(n_swaps - start, sampling_plan.BLOCK) for start in range(0, n_swaps, sampling_plan.BLOCK)):
         at = generator.integers(0, n, size)
         swap(places, at, (source.independent(size, generator) + first[:-1]).astype(np.uint32), above, weight)
     records[:] = places - first[:-1]
 
 
 def _count_plain(places: Places, counts: Ints) -> None:
-    """The reference of `swapping.count`."""
+    """Count as `swapping.count` does, as its reference."""
     for a, b in itertools.combinations(places.T.astype(np.int64), 2):
         np.add.at(counts, (a, b), 1)
 
 
-def _swap_plain(places: Places, at: Ints, proposed: Places, above: Ints, weight: Ints) -> None:
-    """The reference of `swapping.swap`."""
+def _swap_plain(places: Places, at: Ints, proposals: Places, above: Ints, weight: Ints) -> None:
+    """Swap as `swapping.swap` does, as its reference."""
     a, b = np.triu_indices(places.shape[1], 1)
-    for i, new in zip(at, proposed, strict=True):
+    for i, new in zip(at, proposals, strict=True):
         old = places[i]
-        moved = (old[a] != new[a]) | (old[b] != new[b])
-        taken, given = (old[a[moved]], old[b[moved]]), (new[a[moved]], new[b[moved]])
-        if (above[given] + weight[given]).sum() + (weight[taken] - above[taken]).sum() < 0:
-            above[given] += 2 * weight[given]
-            above[taken] -= 2 * weight[taken]
+        differs = (old[a] != new[a]) | (old[b] != new[b])
+        old_cells, new_cells = (old[a[differs]], old[b[differs]]), (new[a[differs]], new[b[differs]])
+        if (above[new_cells] + weight[new_cells]).sum() + (weight[old_cells] - above[old_cells]).sum() < 0:
+            above[new_cells] += 2 * weight[new_cells]
+            above[old_cells] -= 2 * weight[old_cells]
             places[i] = new

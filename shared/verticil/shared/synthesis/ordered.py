@@ -35,7 +35,7 @@ Numbers = NDArray[np.int64] | Floats
 def ordered_numbers(
     schema: Schema, orders: Sequence[Order], codes: Sequence[Codes], generator: np.random.Generator
 ) -> dict[str, tuple[Numbers, int]]:
-    """The numbers of all variables that orders name, and their decimals.
+    """Draw the numbers of all variables that orders name, and return them with their decimals.
 
     Args:
         schema: the variables.
@@ -49,17 +49,17 @@ def ordered_numbers(
     Raises:
         ValueError: no numbers were found that keep the orders.
     """
-    found: dict[str, tuple[Numbers, int]] = {}
+    numbers: dict[str, tuple[Numbers, int]] = {}
     for names in ordered_together(orders):
         variables = {name: schema[schema.index(name)] for name in names}
         columns = {name: codes[schema.index(name)] for name in names}
         own = [order for order in orders if order.lower in variables]
-        found |= _together(variables, columns, own, generator)
-    return found
+        numbers |= _together(variables, columns, own, generator)
+    return numbers
 
 
 def broken_order(orders: Sequence[Order], numbers: Mapping[str, Floats]) -> Order | None:
-    """The first order that written numbers do not keep; NaN stands where there is none. None: all are kept."""
+    """Return the first order that written numbers do not keep; NaN stands where there is none. None: all are kept."""
     for order in orders:
         lower, upper = numbers[order.lower], numbers[order.upper]
         with np.errstate(invalid="ignore"):
@@ -90,24 +90,24 @@ def _together(
         low[upper] = np.where(both, np.maximum(low[upper], low[lower] + gap), low[upper])
         high[lower] = np.where(both, np.minimum(high[lower], high[upper] - gap), high[lower])
     numbers: dict[str, Floats] = {name: np.empty(len(column)) for name, column in codes.items()}
-    left: Ints = np.arange(len(low[orders[0].lower]))
+    rows: Ints = np.arange(len(low[orders[0].lower]))
     for _ in range(_ROUNDS):
-        if not left.size:
+        if not rows.size:
             break
         for name, variable in variables.items():
             unit = 1.0 if variable.integer else scale
-            start, stop = (np.ceil(end[name][left] * unit - _HAIR) for end in (low, high))
-            drawn = generator.integers(start.astype(np.int64), np.maximum(stop, start + 1).astype(np.int64)) / unit
-            numbers[name][left] = np.clip(drawn, *(bound[left] for bound in bounds[name]))
-        broken = np.zeros(len(left), dtype=np.bool_)
+            start, stop = (np.ceil(end[name][rows] * unit - _HAIR) for end in (low, high))
+            draws = generator.integers(start.astype(np.int64), np.maximum(stop, start + 1).astype(np.int64)) / unit
+            numbers[name][rows] = np.clip(draws, *(edge[rows] for edge in bounds[name]))
+        is_broken = np.zeros(len(rows), dtype=np.bool_)
         for order in orders:
-            one, other = numbers[order.lower][left], numbers[order.upper][left]
-            met = one < other if order.strict else one <= other
-            broken |= ~met & there[order.lower][left] & there[order.upper][left]
-        left = left[broken]
+            one, other = numbers[order.lower][rows], numbers[order.upper][rows]
+            holds = one < other if order.strict else one <= other
+            is_broken |= ~holds & there[order.lower][rows] & there[order.upper][rows]
+        rows = rows[is_broken]
     else:
-        named = ", ".join(f"'{order.name}'" for order in orders)
-        raise ValueError(f"no numbers in the bins of {len(left)} records keep {named}")
+        names = ", ".join(f"'{order.name}'" for order in orders)
+        raise ValueError(f"no numbers in the bins of {len(rows)} records keep {names}")
     return {
         name: (numbers[name].astype(np.int64), 0) if variable.integer else (numbers[name], decimals)
         for name, variable in variables.items()
@@ -122,7 +122,7 @@ def _edges(variable: Variable) -> Floats:
 def _decimals(edges: Sequence[Floats]) -> int:
     """Decimals of a step that all edges are multiples of (up to twelve), and of which each gap between them has a thousand."""
     all_edges = np.unique(np.concatenate(edges))
-    written = next((d for d in range(12) if np.array_equal(np.round(all_edges, d), all_edges)), 12)
+    places = next((d for d in range(12) if np.array_equal(np.round(all_edges, d), all_edges)), 12)
     gap = min(float(other - one) for one, other in itertools.pairwise(all_edges.tolist()))
     room = _DIGITS - math.ceil(math.log10(max(1.0, float(np.abs(all_edges).max()))))
-    return max(0, min(max(written, math.ceil(3 - math.log10(gap))), room))
+    return max(0, min(max(places, math.ceil(3 - math.log10(gap))), room))

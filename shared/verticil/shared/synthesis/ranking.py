@@ -65,12 +65,12 @@ def assign_by_rank(  # noqa: PLR0912, PLR0915  # one pass structure; its parts w
         first[j] = total
         total += n_buckets[j]
     bucket = np.empty(n, dtype=np.uint32)
-    held = np.zeros(total, dtype=np.int32)
+    group_sizes = np.zeros(total, dtype=np.int32)
     for i in range(n):
         j = group[i]
         b = first[j] + np.int64(((_key(start, i) >> _S32) * np.uint64(n_buckets[j])) >> _S32)
         bucket[i] = b
-        held[b] += 1
+        group_sizes[b] += 1
     # A bucket's category where all its ranks have the same; else minus its place in the list of those to sort, minus 1.
     category = np.empty(total, dtype=np.int32)
     start_of = np.empty(total + 1, dtype=np.int64)
@@ -82,7 +82,7 @@ def assign_by_rank(  # noqa: PLR0912, PLR0915  # one pass structure; its parts w
         rank = 0
         k = 0
         for b in range(first[j], first[j] + n_buckets[j]):
-            size = held[b]
+            size = group_sizes[b]
             while k < boundaries.shape[1] - 1 and boundaries[j, k] <= rank:
                 k += 1
             if rank + size <= boundaries[j, k]:

@@ -32,7 +32,7 @@ BLOCK: Final = 65_536
 
 
 def has_numba() -> bool:
-    """Whether the compiled twins can be had."""
+    """Return whether the compiled twins can be had."""
     return find_spec("numba") is not None
 
 
@@ -43,7 +43,7 @@ def cumulative_rows(probability: Floats) -> Floats:
 
 
 def dealt(
-    group: Groups, cumulative: Floats, shares: Floats | None, generator: np.random.Generator, *, compiled: bool
+    group: Groups, cumulative: Floats, shares: Floats | None, generator: np.random.Generator, *, use_compiled: bool
 ) -> NDArray[np.uint16]:
     """Categories of records, systematically, or without replacement where the groups' shares are given.
 
@@ -52,20 +52,20 @@ def dealt(
         cumulative: (J, K) of `cumulative_rows`.
         shares: (J,) probability of each group; None: systematic rounding.
         generator: advanced.
-        compiled: whether numba does it.
+        use_compiled: whether numba does it.
 
     Returns:
         (n,).
     """
-    sizes = group_sizes(group, len(cumulative), compiled=compiled)
+    sizes = group_sizes(group, len(cumulative), use_compiled=use_compiled)
     if shares is None:
         offsets = generator.random(len(cumulative))
         start = generator.integers(0, 2**64, dtype=np.uint64)
         boundaries = category_boundaries(cumulative, sizes, offsets)
     else:
-        boundaries = deck_boundaries(cumulative, shares, sizes, generator, compiled=compiled)
+        boundaries = deck_boundaries(cumulative, shares, sizes, generator, use_compiled=use_compiled)
         start = generator.integers(0, 2**64, dtype=np.uint64)
-    return assign(group, start, boundaries, compiled=compiled)
+    return assign(group, start, boundaries, use_compiled=use_compiled)
 
 
 def independent(group: Groups, cumulative: Floats, generator: np.random.Generator) -> NDArray[np.uint16]:
@@ -82,7 +82,8 @@ def independent(group: Groups, cumulative: Floats, generator: np.random.Generato
 
 
 def record_keys(start: np.uint64, n: int) -> NDArray[np.uint64]:
-    """The keys of n records: SplitMix64 (Steele, Lea, Flood 2014) of a counter that begins at `start`; all distinct.
+    """Return the keys of n records: SplitMix64 (Steele, Lea, Flood 2014) of a counter that begins at `start`; all
+    distinct.
 
     >>> record_keys(np.uint64(1234567 + 0x9E3779B97F4A7C15), 2).tolist()
     [6457827717110365317, 3203168211198807973]
@@ -93,9 +94,9 @@ def record_keys(start: np.uint64, n: int) -> NDArray[np.uint64]:
     return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
 
 
-def group_sizes(group: Groups, n_groups: int, *, compiled: bool) -> Ints:
+def group_sizes(group: Groups, n_groups: int, *, use_compiled: bool) -> Ints:
     """Number of records in each group, (J,)."""
-    if compiled:
+    if use_compiled:
         from verticil.shared.synthesis import ranking
 
         return ranking.group_sizes(group, n_groups)
@@ -122,7 +123,7 @@ def category_boundaries(cumulative: Floats, sizes: Ints, offsets: Floats) -> Int
 
 
 def deck_boundaries(
-    cumulative: Floats, shares: Floats, sizes: Ints, generator: np.random.Generator, *, compiled: bool
+    cumulative: Floats, shares: Floats, sizes: Ints, generator: np.random.Generator, *, use_compiled: bool
 ) -> Ints:
     """Dealing without replacement: the ranks at which each group's categories end.
 
@@ -131,45 +132,45 @@ def deck_boundaries(
         shares: (J,) probability of each group; sums to 1.
         sizes: (J,) records that are in each group.
         generator: advanced.
-        compiled: whether numba does it.
+        use_compiled: whether numba does it.
 
     Returns:
         (J, K), int64; the last of each row is its size.
 
     >>> halves, generator = np.array([[0.5, 1.0]]), np.random.default_rng(1)
-    >>> deck_boundaries(halves, np.ones(1), np.array([10]), generator, compiled=False).tolist()
+    >>> deck_boundaries(halves, np.ones(1), np.array([10]), generator, use_compiled=False).tolist()
     [[5, 10]]
     """
     n_groups, n_states = cumulative.shape
-    expected = np.cumsum(np.diff(cumulative, axis=1, prepend=0.0) * shares[:, None])[None, :]
-    ends = category_boundaries(expected / expected[:, -1:], np.array([sizes.sum()]), generator.random((1,)))
+    means = np.cumsum(np.diff(cumulative, axis=1, prepend=0.0) * shares[:, None])[None, :]
+    ends = category_boundaries(means / means[:, -1:], np.array([sizes.sum()]), generator.random((1,)))
     deck = np.diff(ends.ravel(), prepend=0).reshape(n_groups, n_states)
     cards = deck.sum(axis=1)
-    rounds, left = np.divmod(sizes, np.maximum(cards, 1))
-    left[cards == 0] = 0
+    rounds, remainder = np.divmod(sizes, np.maximum(cards, 1))
+    remainder[cards == 0] = 0
     # What is left of the last round takes some cards of the deck: those of the lowest keys.
     group = np.repeat(np.arange(n_groups, dtype=np.uint32), cards)
     start = generator.integers(0, 2**64, dtype=np.uint64)
-    taken = assign(group, start, np.column_stack([left, cards]), compiled=compiled) == 0
+    in_remainder = assign(group, start, np.column_stack([remainder, cards]), use_compiled=use_compiled) == 0
     cell = np.repeat(np.arange(deck.size), deck.ravel())
-    counts = rounds[:, None] * deck + np.bincount(cell[taken], minlength=deck.size).reshape(deck.shape)
+    counts = rounds[:, None] * deck + np.bincount(cell[in_remainder], minlength=deck.size).reshape(deck.shape)
     boundaries = category_boundaries(cumulative, sizes, generator.random((n_groups,)))
     return np.where(cards[:, None] > 0, np.cumsum(counts, axis=1), boundaries)
 
 
-def assign(group: Groups, start: np.uint64, boundaries: Ints, *, compiled: bool) -> NDArray[np.uint16]:
+def assign(group: Groups, start: np.uint64, boundaries: Ints, *, use_compiled: bool) -> NDArray[np.uint16]:
     """Give every record the category that its key's rank within its group falls into.
 
     Args:
         group: (n,) group of each record, 0 .. J-1.
         start: what the keys are made from (`record_keys`).
         boundaries: (J, K) ranks at which the categories end, ascending; the last is the group's size.
-        compiled: whether numba does it.
+        use_compiled: whether numba does it.
 
     Returns:
         (n,) categories; the record with rank r has category #{k : boundaries[k] <= r}.
     """
-    if compiled:
+    if use_compiled:
         from verticil.shared.synthesis import ranking
 
         return ranking.assign_by_rank(group, np.ascontiguousarray(boundaries[:, -1]), start, boundaries)
@@ -177,7 +178,7 @@ def assign(group: Groups, start: np.uint64, boundaries: Ints, *, compiled: bool)
 
 
 def assign_by_rank_plain(group: Groups, keys: NDArray[np.uint64], boundaries: Ints) -> NDArray[np.uint16]:
-    """The reference of `ranking.assign_by_rank`.
+    """Assign as `ranking.assign_by_rank` does, as its reference.
 
     Args:
         group, boundaries: see `assign`.
@@ -185,8 +186,8 @@ def assign_by_rank_plain(group: Groups, keys: NDArray[np.uint64], boundaries: In
     """
     by_key = np.argsort(keys)
     # Stable sorting of 16-bit numbers is a radix sort.
-    grouped = group[by_key].astype(np.uint16 if len(boundaries) <= 65_536 else np.uint32, copy=False)
-    order = by_key[np.argsort(grouped, kind="stable")]
+    group_by_key = group[by_key].astype(np.uint16 if len(boundaries) <= 65_536 else np.uint32, copy=False)
+    order = by_key[np.argsort(group_by_key, kind="stable")]
     counts = np.diff(boundaries, axis=1, prepend=0)
     n_states = boundaries.shape[1]
     result = np.empty(len(group), dtype=np.uint16)

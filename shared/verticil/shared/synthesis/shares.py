@@ -38,7 +38,7 @@ _DECIMALS: Final = 12
 
 
 def model_shares(network: Network, support: Support | None = None) -> tuple[list[NDArray[np.float64]], bool]:
-    """The share of every category under the network.
+    """Compute the share of every category under the network.
 
     Rounded to 1e-12, because the last bits of a sum depend on the processor and everybody shall get the same bytes.
 
@@ -73,7 +73,7 @@ def _sample(network: Network, support: Support | None) -> list[Codes]:
 
 
 def no_records(error: ValueError) -> DataFault:
-    """What is said where records of a network cannot be drawn by rules."""
+    """Say that records of a network cannot be drawn by rules."""
     return DataFault(
         "LEARNING_FAILED",
         f"records of the network that meet what the study states: {error}",
@@ -84,7 +84,7 @@ def no_records(error: ValueError) -> DataFault:
 def model_pairs(
     network: Network, pairs: Sequence[tuple[int, int]], support: Support | None = None
 ) -> tuple[list[NDArray[np.float64]], float]:
-    """The share of every combination of each pair's categories under the network, as `model_shares` has them.
+    """Compute the share of every combination of each pair's categories under the network, as `model_shares` has them.
 
     Returns:
         For each pair (K_first, K_second); and 0 where they are exact, else what a share's standard error is in relation to
@@ -101,8 +101,10 @@ def model_pairs(
             np.bincount(codes[a].astype(np.int64) * n_states[b] + codes[b], minlength=n_states[a] * n_states[b])
             for a, b in pairs
         ]
-        shaped = [t.reshape(n_states[a], n_states[b]) / _SAMPLE for t, (a, b) in zip(tables, pairs, strict=True)]
-        return shaped, 1 / math.sqrt(_SAMPLE)
+        tables_of_pairs = [
+            t.reshape(n_states[a], n_states[b]) / _SAMPLE for t, (a, b) in zip(tables, pairs, strict=True)
+        ]
+        return tables_of_pairs, 1 / math.sqrt(_SAMPLE)
 
 
 FEW: Final = 10
@@ -133,28 +135,28 @@ def pair_accuracy(
     if not pairs:
         return ()
     shares, error = model_pairs(network, [(pair.first, pair.second) for pair in pairs], support)
-    found: list[PairAccuracy] = []
-    for pair, shown in zip(pairs, shares, strict=True):
-        drawn = None if joint is None else np.round(joint.shares((pair.first, pair.second)), _DECIMALS)
-        model = shown if drawn is None else drawn
-        slack = 1e-9 + (_SAMPLING * error * np.sqrt(model * (1 - model)) if drawn is None else 0.0)
+    accuracies: list[PairAccuracy] = []
+    for pair, network_share in zip(pairs, shares, strict=True):
+        joint_share = None if joint is None else np.round(joint.shares((pair.first, pair.second)), _DECIMALS)
+        model = network_share if joint_share is None else joint_share
+        slack = 1e-9 + (_SAMPLING * error * np.sqrt(model * (1 - model)) if joint_share is None else 0.0)
         outside = np.maximum(pair.low - slack - model, model - pair.high - slack)
         width = np.maximum(pair.high - pair.low, 1 / n_common)
         row, column = np.unravel_index(int(np.argmax(outside / width)), outside.shape)
         few = pair.exact & (pair.estimate * n_common < FEW - 0.5)
         counts = cell_counts([codes[pair.first], codes[pair.second]], model.shape).reshape(model.shape)
-        found.append(
+        accuracies.append(
             PairAccuracy(
                 first=pair.first,
                 second=pair.second,
                 estimate=np.where(few, np.nan, pair.estimate),
                 low=np.where(few, np.nan, pair.low),
                 high=np.where(few, np.nan, pair.high),
-                network=shown,
-                joint=drawn,
+                network=network_share,
+                joint=joint_share,
                 synthetic=counts / max(1, len(codes[pair.first])),
                 verdict=DIFFERS if outside.max() > 0 else WITHIN,
                 worst=(int(row), int(column)),
             )
         )
-    return tuple(found)
+    return tuple(accuracies)

@@ -30,7 +30,7 @@ def count(places: NDArray[np.uint32], counts: NDArray[np.int64]) -> None:
 def swap(
     places: NDArray[np.uint32],
     at: NDArray[np.int64],
-    proposed: NDArray[np.uint32],
+    proposals: NDArray[np.uint32],
     above: NDArray[np.int64],
     weight: NDArray[np.int64],
 ) -> None:
@@ -39,13 +39,13 @@ def swap(
     Args:
         places: (n, d) see `count`.
         at: (m,) which record each proposal would replace.
-        proposed: (m, d) places.
+        proposals: (m, d) places.
         above: (S, S) twice how many records too many are in a cell, weighted; cells of variables a < b alone count.
         weight: (S, S) the weight of a record in a cell.
     """
     d = places.shape[1]
     for m in range(at.shape[0]):
-        old, new = places[at[m]], proposed[m]
+        old, new = places[at[m]], proposals[m]
         cost = 0
         for a in range(d):
             for b in range(a + 1, d):

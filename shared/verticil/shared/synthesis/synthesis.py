@@ -69,7 +69,7 @@ def sample_codes(
     generator: np.random.Generator,
     method: Sampling = "systematic",
     path: _Path = "auto",
-    given: Mapping[int, int] | None = None,
+    evidence: Mapping[int, int] | None = None,
     configurations: Sequence[Floats] | None = None,
     support: Support | None = None,
 ) -> list[Codes]:
@@ -81,7 +81,7 @@ def sample_codes(
         generator: source of all randomness; advanced.
         method: see the module's text.
         path: ``compiled`` (needs numba), ``plain``, or whichever is there and quicker; the records are the same.
-        given: evidence, variable -> code; every record has it.
+        evidence: evidence, variable -> code; every record has it.
         configurations: for each variable (J,), the shares of its parents' configurations that histograms are scaled from
             (``without-replacement`` without evidence or rules); None: those that the network gives them.
         support: what every record meets; None: nothing. The records of a joint model meet it already.
@@ -91,11 +91,11 @@ def sample_codes(
 
     Raises:
         RulesTooWideError: see there.
-        ValueError: n is negative, the evidence cannot be had (see `elimination.condition`, `Mixture.given`), or the network is
-            too wide to be sampled without replacement (`elimination.configuration_shares`).
+        ValueError: n is negative, the evidence cannot be had (see `elimination.condition`, `Mixture.condition_on`), or the
+            network is too wide to be sampled without replacement (`elimination.configuration_shares`).
         ImportError: ``compiled`` without numba.
     """
-    return _planned(source, given or {}, method, configurations, support)(n, generator, path)
+    return _plan(source, evidence or {}, method, configurations, support)(n, generator, path)
 
 
 def sample_chunks(
@@ -104,14 +104,14 @@ def sample_chunks(
     *,
     generator: np.random.Generator,
     method: Sampling = "systematic",
-    given: Mapping[int, int] | None = None,
+    evidence: Mapping[int, int] | None = None,
     support: Support | None = None,
 ) -> Iterator[list[Codes]]:
     """Draw records, `CHUNK` at a time; up to that many they are those of `sample_codes`. Arguments and errors are the same.
 
     A caller that uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
     """
-    draw = _planned(source, given or {}, method, None, support)
+    draw = _plan(source, evidence or {}, method, None, support)
     for start in range(0, max(n, 1), CHUNK):
         yield draw(min(CHUNK, n - start), generator, "auto")
 
@@ -133,7 +133,7 @@ class _Plan:
 
 
 def no_numbers(error: ValueError) -> DataFault:
-    """What is said where no numbers keep the stated orders."""
+    """Say that no numbers keep the stated orders."""
     return DataFault("LEARNING_FAILED", str(error), hint="move the bins' edges, or take one of these out")
 
 
@@ -142,17 +142,17 @@ def drawn_records(
     study: Study,
     n: int,
     *,
-    sampled: Sequence[Network],
+    networks: Sequence[Network],
     generator: np.random.Generator,
     at_once: int,
 ) -> Iterator[tuple[list[Codes], int]]:
-    """The codes of a release's records, so many together, and the number of the first of them.
+    """Draw the codes of a release's records, so many together, each time with the number of the first of them.
 
     Args:
         source: the joint model or the network.
         study: what says how they are drawn.
         n: records.
-        sampled: networks of a posterior, which they come from where the study says so: record i from network i mod M.
+        networks: networks of a posterior, which they come from where the study says so: record i from network i mod M.
         generator: advanced.
         at_once: most records that are drawn together.
 
@@ -162,11 +162,11 @@ def drawn_records(
     rule, support = study.release, study.support()
     try:
         if study.records_from == "posterior":
-            at_once -= at_once % len(sampled) if at_once < n else 0  # so that record i is of network i mod M
+            at_once -= at_once % len(networks) if at_once < n else 0  # so that record i is of network i mod M
             for first in range(0, n, at_once):
-                yield _in_turn(sampled, min(at_once, n - first), generator, rule.sampling, support), first
+                yield _in_turn(networks, min(at_once, n - first), generator, rule.sampling, support), first
             return
-        draw = _planned(source, {}, rule.sampling, None, rake(source, support))
+        draw = _plan(source, {}, rule.sampling, None, rake(source, support))
         for first in range(0, max(n, 1), max(at_once, 1)):
             yield draw(min(at_once, n - first), generator, "auto"), first
     except RulesTooWideError as error:
@@ -181,17 +181,17 @@ def drawn_records(
         ) from None
 
 
-def decoded(
+def decode_of_study(
     study: Study, codes: Sequence[Codes], generator: np.random.Generator, tilts: Mapping[int, Floats] | None = None
 ) -> pd.DataFrame:
-    """The table that a study publishes of records, see `decode`.
+    """Return the table that a study publishes of records, see `decode`.
 
     Raises:
         DataFault: LEARNING_FAILED, there are no numbers that keep the orders of the study's knowledge.
     """
-    labelled, knowledge = study.labels_missing_numbers, study.knowledge
+    with_labels, knowledge = study.labels_missing_numbers, study.knowledge
     try:
-        return decode(study.schema, codes, generator, labelled=labelled, knowledge=knowledge, tilts=tilts)
+        return decode(study.schema, codes, generator, with_labels=with_labels, knowledge=knowledge, tilts=tilts)
     except ValueError as error:
         raise no_numbers(error) from None
 
@@ -207,27 +207,27 @@ def _in_turn(
     for place, network in enumerate(networks):
         size = len(range(place, n, len(networks)))
         part = sample_codes(network, size, generator=generator, method=method, support=rake(network, support))
-        for column, drawn in zip(codes, part, strict=True):
-            column[place :: len(networks)] = drawn
+        for column, codes_of_part in zip(codes, part, strict=True):
+            column[place :: len(networks)] = codes_of_part
     return codes
 
 
-def _planned(
+def _plan(
     source: Network | JointModel,
-    given: Mapping[int, int],
+    evidence: Mapping[int, int],
     method: Sampling,
     configurations: Sequence[Floats] | None = None,
     support: Support | None = None,
 ) -> _Draw:
     if not isinstance(source, Network):
-        model = source.condition_on(given) if given else source
+        model = source.condition_on(evidence) if evidence else source
         return lambda n, generator, path: joint_codes(model, n, generator=generator, method=method, path=path)
     families = source.families
     rules = () if support is None else support.limits
     try:
         steps: Sequence[ConditionalStep] = (
-            condition(source, given, rules)
-            if given or rules
+            condition(source, evidence, rules)
+            if evidence or rules
             else [
                 ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
                 for v in source.dag.topological_order()
@@ -236,18 +236,18 @@ def _planned(
     except TooWideError as error:
         if support is None or not rules:
             raise
-        return _kept(_planned(source, given, method, configurations), support, error)
+        return _keep_possible(_plan(source, evidence, method, configurations), support, error)
     shares: Sequence[Floats | None] = [None] * len(steps)
-    if method == "without-replacement" and configurations is not None and not (given or rules):
+    if method == "without-replacement" and configurations is not None and not (evidence or rules):
         shares = [configurations[step.child] for step in steps]
     elif method == "without-replacement":
         shares = configuration_shares(steps, source.schema.n_states)
     plan = _Plan(method=method, steps=steps, shares=shares)
-    return lambda n, generator, path: _draw(source, plan, n, generator, path=path, given=given)
+    return lambda n, generator, path: _draw(source, plan, n, generator, path=path, evidence=evidence)
 
 
-def _kept(draw: _Draw, support: Support, error: TooWideError) -> _Draw:
-    """Records that are drawn without rules, of which those are kept that meet them."""
+def _keep_possible(draw: _Draw, support: Support, error: TooWideError) -> _Draw:
+    """Draw records without rules, and keep those that meet them."""
     share = float(support.holds(draw(_TRIED, np.random.default_rng(0), "auto")).mean())
     if share < LEAST_KEPT:
         hard = [
@@ -262,18 +262,18 @@ def _kept(draw: _Draw, support: Support, error: TooWideError) -> _Draw:
             f"drawn without them {share:.2%} meet them, expected at least {LEAST_KEPT:.0%}"
         )
 
-    def kept(n: int, generator: np.random.Generator, path: _Path) -> list[Codes]:
+    def draw_possible(n: int, generator: np.random.Generator, path: _Path) -> list[Codes]:
         if n < 0:
             raise ValueError(f"{n} records, expected 0 or more")
-        parts, left = [draw(0, generator, path)], n
-        while left > 0:
-            tried = draw(min(math.ceil(1.1 * left / share) + 100, CHUNK), generator, path)
-            met = support.holds(tried)
-            parts.append([column[met][:left] for column in tried])
-            left -= len(parts[-1][0])
+        parts, n_left = [draw(0, generator, path)], n
+        while n_left > 0:
+            records = draw(min(math.ceil(1.1 * n_left / share) + 100, CHUNK), generator, path)
+            meets = support.holds(records)
+            parts.append([column[meets][:n_left] for column in records])
+            n_left -= len(parts[-1][0])
         return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
-    return kept
+    return draw_possible
 
 
 def _draw(
@@ -283,26 +283,30 @@ def _draw(
     generator: np.random.Generator,
     *,
     path: _Path,
-    given: Mapping[int, int],
+    evidence: Mapping[int, int],
 ) -> list[Codes]:
     if n < 0:
         raise ValueError(f"{n} records, expected 0 or more")
     least = _NEXT_KERNEL_FROM if "numba" in sys.modules else _KERNEL_FROM
-    compiled = path == "compiled" or (path == "auto" and n * len(network.schema) >= least and sampling_plan.has_numba())
+    use_compiled = path == "compiled" or (
+        path == "auto" and n * len(network.schema) >= least and sampling_plan.has_numba()
+    )
     n_states = network.schema.n_states
-    drawn: dict[int, Codes] = {v: np.full(n, code, dtype=network.schema[v].code_dtype) for v, code in given.items()}
+    columns: dict[int, Codes] = {
+        v: np.full(n, code, dtype=network.schema[v].code_dtype) for v, code in evidence.items()
+    }
     for step, shares in zip(plan.steps, plan.shares, strict=True):
         group = np.zeros(n, dtype=np.uint32)
         for parent in step.parents:
             group *= np.uint32(n_states[parent])
-            group += drawn[parent]
+            group += columns[parent]
         cumulative = sampling_plan.cumulative_rows(step.probability)
         if plan.method == "independent":
             codes = sampling_plan.independent(group, cumulative, generator)
         else:
-            codes = sampling_plan.dealt(group, cumulative, shares, generator, compiled=compiled)
-        drawn[step.child] = codes.astype(network.schema[step.child].code_dtype, copy=False)
-    return [drawn[variable] for variable in range(len(network.schema))]
+            codes = sampling_plan.dealt(group, cumulative, shares, generator, use_compiled=use_compiled)
+        columns[step.child] = codes.astype(network.schema[step.child].code_dtype, copy=False)
+    return [columns[variable] for variable in range(len(network.schema))]
 
 
 def decode(
@@ -310,7 +314,7 @@ def decode(
     codes: Sequence[Codes],
     generator: np.random.Generator,
     *,
-    labelled: bool = False,
+    with_labels: bool = False,
     knowledge: Knowledge | None = None,
     tilts: Mapping[int, Floats] | None = None,
 ) -> pd.DataFrame:
@@ -321,7 +325,7 @@ def decode(
     decimals fine enough for 1,000 steps in the narrowest bin. Where the variable declares representatives, every record of a
     bin has the bin's; where it declares means, numbers are uniform below the bin's and uniform above it, so often that it is
     their mean. With `tilts` of a variable that declares neither they have these in place of an even spread. Where a binned
-    variable has one more category, of missing or other values, such a record is null; with two, or with `labelled`, the column
+    variable has one more category, of missing or other values, such a record is null; with two, or with `with_labels`, the column
     is text: numbers as written above, and these categories' labels.
 
     With knowledge the table has besides the columns that follow from others, finer values in place of properties (see
@@ -331,7 +335,7 @@ def decode(
         schema: the variables.
         codes: one array (n,) for each.
         generator: places values within bins, and draws finer ones; advanced.
-        labelled: see above.
+        with_labels: see above.
         knowledge: what the study states; None: nothing.
         tilts: see `within_bins.Tilts`.
 
@@ -341,7 +345,7 @@ def decode(
     """
     return frame(
         list(written_columns(schema, codes, generator, knowledge=knowledge, tilts=tilts)),
-        labelled=labelled,
+        with_labels=with_labels,
     )
 
 
@@ -355,7 +359,7 @@ def written_columns(
     first: int = 0,
     at_once: int | None = None,
 ) -> Iterator[WrittenColumn]:
-    """What `decode` makes a table of, column by column; arguments and errors as there.
+    """Make what `decode` makes a table of, column by column; arguments and errors as there.
 
     Args:
         schema, codes, generator, knowledge, tilts: see `decode`.
@@ -365,18 +369,20 @@ def written_columns(
     """
     if len(codes) != len(schema):
         raise ValueError(f"{len(codes)} columns of codes for {len(schema)} variables")
-    written = columns_of(knowledge, schema)
-    ordered = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
+    release_columns = columns_of(knowledge, schema)
+    ordered_columns = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
     n = len(codes[0])
     parts = [slice(start, start + (at_once or n)) for start in range(0, max(n, 1), at_once or max(n, 1))]
-    for variable, column in zip(written.published.variables, written.draw_columns(codes, generator), strict=True):
+    for variable, column in zip(
+        release_columns.published.variables, release_columns.draw_columns(codes, generator), strict=True
+    ):
         tilt = (tilts or {}).get(schema.index(variable.name)) if variable.name in schema else None
         for some in parts:
             if variable.bins is None:
                 yield WrittenColumn(variable=variable, codes=column[some])
                 continue
-            if (known := ordered.get(variable.name)) is not None:
-                numbers, decimals = known[0][some], known[1]
+            if (own_numbers := ordered_columns.get(variable.name)) is not None:
+                numbers, decimals = own_numbers[0][some], own_numbers[1]
             else:
                 numbers, decimals = _numbers(variable, column[some], generator, tilt, first=first + some.start)
             yield WrittenColumn(variable=variable, codes=column[some], numbers=numbers, decimals=decimals)
@@ -385,7 +391,7 @@ def written_columns(
 def numbers_of(
     variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None
 ) -> Floats:
-    """The numbers that `decode` writes for a column with bins, NaN where a record has none."""
+    """Return the numbers that `decode` writes for a column with bins, NaN where a record has none."""
     numbers, _ = _numbers(variable, column, generator, tilt)
     return np.where(column < variable.n_bins, numbers.astype(np.float64), np.nan)
 
@@ -393,15 +399,19 @@ def numbers_of(
 def _numbers(
     variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None, *, first: int = 0
 ) -> tuple[NDArray[np.int64] | Floats, int]:
-    """A number in each record's bin (records without a bin get one of the last bin), and its decimals.
+    """Return a number in each record's bin (records without a bin get one of the last bin), and its decimals.
 
     Records before `first` have theirs already; numbers are drawn in the order of records, so any parts have the same ones.
     """
     edges = np.array(variable.bins, dtype=np.float64)
     bins = np.minimum(column, variable.n_bins - 1).astype(np.intp)  # `bins + 1` would wrap at the 256th bin
     if variable.representatives is not None:
-        declared = np.array(variable.representatives, dtype=np.float64)
-        return (declared.astype(np.int64)[bins], 0) if variable.integer else (declared[bins], _decimals(declared))
+        representatives = np.array(variable.representatives, dtype=np.float64)
+        return (
+            (representatives.astype(np.int64)[bins], 0)
+            if variable.integer
+            else (representatives[bins], _decimals(representatives))
+        )
     if variable.means is not None:
         return _around_means(edges, np.array(variable.means), bins, generator, integer=variable.integer)
     low, high = edges[bins], edges[bins + 1]
@@ -411,14 +421,14 @@ def _numbers(
             raise ValueError(f"variable '{variable.name}': a bin holds no whole number")
         if tilt is None:
             return generator.integers(whole[bins], whole[bins + 1]), 0
-        values = np.floor(low + (high - low) * _tilted(bins, tilt, generator, first)).astype(np.int64)
+        values = np.floor(low + (high - low) * _tilt_places(bins, tilt, generator, first)).astype(np.int64)
         return np.clip(values, whole[bins], whole[bins + 1] - 1), 0
-    place = generator.random(len(column)) if tilt is None else _tilted(bins, tilt, generator, first)
+    place = generator.random(len(column)) if tilt is None else _tilt_places(bins, tilt, generator, first)
     return _in_steps(edges, low + (high - low) * place, low, high)
 
 
-def _tilted(bins: NDArray[np.intp], tilt: Floats, generator: np.random.Generator, first: int = 0) -> Floats:
-    """Places 0 to 1 inside bins with the density 1 + r (2 t - 1): where r t^2 + (1 - r) t is uniform."""
+def _tilt_places(bins: NDArray[np.intp], tilt: Floats, generator: np.random.Generator, first: int = 0) -> Floats:
+    """Return places 0 to 1 inside bins with the density 1 + r (2 t - 1): where r t^2 + (1 - r) t is uniform."""
     r, uniform = tilt[(first + np.arange(len(bins))) % len(tilt), bins], generator.random(len(bins))
     root = (1 - r) + np.sqrt((1 - r) ** 2 + 4 * r * uniform)
     return np.minimum(2 * uniform / np.maximum(root, np.finfo(np.float64).tiny), 1.0)
@@ -429,10 +439,10 @@ def decimals_of(edges: Floats) -> int:
     return max(_decimals(edges), math.ceil(3 - math.log10(float(np.diff(edges).min()))))
 
 
-def _in_steps(edges: Floats, drawn: Floats, low: Floats, high: Floats) -> tuple[Floats, int]:
+def _in_steps(edges: Floats, numbers: Floats, low: Floats, high: Floats) -> tuple[Floats, int]:
     decimals = decimals_of(edges)
     step = 10.0**-decimals
-    cut = np.round(np.floor(drawn / step) * step, decimals)
+    cut = np.round(np.floor(numbers / step) * step, decimals)
     return np.clip(cut, low, np.nextafter(high, -np.inf)), decimals
 
 
@@ -446,10 +456,10 @@ def _around_means(
         share = np.where(high - low > 1, (cut + high - 1 - 2 * means) / (high - low), 1.0)
     else:
         cut, share = means, (high - means) / (high - low)
-    drawn, share = generator.random(len(bins)), share[bins]
-    below = drawn < share
+    uniform, share = generator.random(len(bins)), share[bins]
+    below = uniform < share
     start, stop = np.where(below, low[bins], cut[bins]), np.where(below, cut[bins], high[bins])
-    place = np.where(below, drawn, drawn - share) / np.where(below, share, 1 - share)
+    place = np.where(below, uniform, uniform - share) / np.where(below, share, 1 - share)
     values = start + (stop - start) * place
     if integer:
         return np.minimum(np.floor(values), stop - 1).astype(np.int64), 0

@@ -89,12 +89,12 @@ def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledg
     widths = {variable.name: np.dtype(variable.code_dtype).itemsize for variable in schema.variables}
     place = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
     with disk_faults(place):
-        kept = KeptRows(place if n_records * sum(widths.values()) > IN_MEMORY else None, n_records, widths)
+        rows = KeptRows(place if n_records * sum(widths.values()) > IN_MEMORY else None, n_records, widths)
         for start, part in _parts(path, schema, n_records, knowledge):
             for variable, column in zip(schema.variables, part, strict=True):
-                kept.write(variable.name, start, column.astype(variable.code_dtype, copy=False))
-        found = kept.arrays()
-    return [typed(found[name].reshape(-1), width) for name, width in widths.items()]
+                rows.write(variable.name, start, column.astype(variable.code_dtype, copy=False))
+        arrays = rows.arrays()
+    return [typed(arrays[name].reshape(-1), width) for name, width in widths.items()]
 
 
 def read_both(
@@ -126,54 +126,54 @@ def read_both(
 def _parts(
     path: Path, schema: Schema, n_records: int, knowledge: Knowledge | None
 ) -> Iterator[tuple[int, list[Codes]]]:
-    """The codes of some records after the other, and the number of the first one; raises as `read_records`."""
+    """Read the codes of some records after the other, and the number of the first one; raises as `read_records`."""
     import pyarrow as pa
 
-    written, stated = columns(knowledge, schema), support(knowledge, schema)
-    published, orders = written.published, () if knowledge is None else knowledge.orders
-    compared = {name for order in orders for name in (order.lower, order.upper)}
-    done = 0
+    release_columns, rules = columns(knowledge, schema), support(knowledge, schema)
+    schema_written, orders = release_columns.published, () if knowledge is None else knowledge.orders
+    names_in_orders = {name for order in orders for name in (order.lower, order.upper)}
+    n_read = 0
     try:
-        for batch in (_csv if path.suffix == ".csv" else _parquet)(path, published, n_records):
-            if done + batch.num_rows > n_records:
+        for batch in (_csv if path.suffix == ".csv" else _parquet)(path, schema_written, n_records):
+            if n_read + batch.num_rows > n_records:
                 raise _invalid(path, f"has more than the {n_records} records of the study")
             own = [
                 _codes(path, variable, column)
-                for variable, column in zip(published.variables, batch.columns, strict=True)
+                for variable, column in zip(schema_written.variables, batch.columns, strict=True)
             ]
-            numbers = {name: _numbers(batch.column(published.index(name))) for name in compared}
+            numbers = {name: _numbers(batch.column(schema_written.index(name))) for name in names_in_orders}
             if (order := broken_order(orders, numbers)) is not None:
                 raise _invalid(path, f"a synthetic record does not meet the rule '{order.name}'")
-            yield done, _stated(path, written, stated, own)
-            done += batch.num_rows
+            yield n_read, _read_stated(path, release_columns, rules, own)
+            n_read += batch.num_rows
     except LargePagesError as error:
         raise _invalid(path, str(error)) from None
     except (pa.ArrowException, OSError, ValueError):
         raise _invalid(path, "is not a table of the study's columns") from None
-    if done != n_records:
-        raise _invalid(path, f"has {done} records, expected {n_records}")
+    if n_read != n_records:
+        raise _invalid(path, f"has {n_read} records, expected {n_records}")
 
 
-def _stated(path: Path, written: Columns, stated: Support, codes: Sequence[Codes]) -> list[Codes]:
-    """The codes of the study's variables, of records that have what follows from others, and meet the rules."""
+def _read_stated(path: Path, release_columns: Columns, rules: Support, codes: Sequence[Codes]) -> list[Codes]:
+    """Read the codes of the study's variables, of records that have what follows from others, and meet the rules."""
     try:
-        found = written.read(codes)
+        own_codes = release_columns.read(codes)
     except ValueError as error:
         raise _invalid(path, str(error)) from None
-    if broken := stated.find_broken_rule(found):
-        raise _invalid(path, f"a synthetic record does not meet the rule '{broken}'")
-    return found
+    if broken_rule := rules.find_broken_rule(own_codes):
+        raise _invalid(path, f"a synthetic record does not meet the rule '{broken_rule}'")
+    return own_codes
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """The numbers of a column; NaN where there is none, or a category's label."""
+    """Read the numbers of a column; NaN where there is none, or a category's label."""
     import pyarrow as pa
 
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    meaning = np.array([*map(_number, encoded.dictionary.to_pylist()), np.nan], dtype=np.float64)
+    dictionary = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    meaning = np.array([*map(_number, dictionary.dictionary.to_pylist()), np.nan], dtype=np.float64)
     if not len(column):
         return np.empty(0)
-    index = encoded.indices.cast(pa.int64()).fill_null(len(meaning) - 1)
+    index = dictionary.indices.cast(pa.int64()).fill_null(len(meaning) - 1)
     return np.asarray(meaning[np.from_dlpack(index).view(np.int64)])
 
 
@@ -249,22 +249,22 @@ def _check_names(path: Path, names: Sequence[str], schema: Schema) -> None:
 
 
 def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
-    """The codes behind what `synthesis.decode` wrote."""
+    """Read the codes behind what `synthesis.decode` wrote."""
     import pyarrow as pa
 
     column.validate(
         full=True
     )  # an index of a foreign dictionary may point nowhere; a ValueError is the reader's to tell
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    dictionary = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     places = {label: code for code, label in enumerate(variable.labels) if code >= variable.n_bins}
     edges = () if variable.bins is None else variable.bins
     if edges and len(places) == 1:
         places[""] = variable.n_bins  # the number that is none
-    values = [*encoded.dictionary.to_pylist(), ""]  # the last one is null's
+    values = [*dictionary.dictionary.to_pylist(), ""]  # the last one is null's
     meaning = _meaning(values, places, edges)
     if not len(column):
         return np.empty(0, dtype=np.uint16)
-    index = encoded.indices.cast(pa.int64()).fill_null(len(values) - 1)
+    index = dictionary.indices.cast(pa.int64()).fill_null(len(values) - 1)
     index = np.from_dlpack(index).view(np.int64)  # to_numpy would import pandas
     codes = meaning[index]
     if (codes < 0).any():
@@ -273,7 +273,7 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
 
 
 def _meaning(values: Sequence[object], places: dict[str, int], edges: Sequence[float]) -> Ints:
-    """The code of each of the written values; -1: none."""
+    """Return the code of each of the written values; -1: none."""
     codes = np.full(len(values), -1)
     numbers = np.full(len(values), np.nan)
     for place, value in enumerate(values):
@@ -283,15 +283,15 @@ def _meaning(values: Sequence[object], places: dict[str, int], edges: Sequence[f
             numbers[place] = float(value)  # a ValueError is the reader's to tell
     if edges:
         inside = (numbers >= edges[0]) & (numbers <= edges[-1])
-        found = np.searchsorted(np.array(edges), numbers[inside], side="right") - 1
-        codes[inside] = np.minimum(found, len(edges) - 2)
+        bins = np.searchsorted(np.array(edges), numbers[inside], side="right") - 1
+        codes[inside] = np.minimum(bins, len(edges) - 2)
     return codes
 
 
 def unlikely_family(
     network: Network, codes: Sequence[Codes], level: float, support: Support | None = None
 ) -> int | None:
-    """The first variable whose synthetic records cannot have been drawn from its family.
+    """Return the first variable whose synthetic records cannot have been drawn from its family.
 
     Args:
         network: what they are said to be drawn from.
@@ -336,10 +336,10 @@ def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) 
         ):
             return pair
     if isinstance(model, WeightedRecords):
-        known = model.codes[model.weights > 0]
+        own_records = model.codes[model.weights > 0]
         for start in range(0, len(codes[0]), PIECE):
             parts = [column[start : start + PIECE] for column in codes]
-            if not _all_among(parts, known):
+            if not _all_among(parts, own_records):
                 return tuple(range(len(codes)))
             for part in parts:
                 give_back(part)
@@ -347,7 +347,7 @@ def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) 
 
 
 def _all_among(columns: Sequence[AnyCodes], records: AnyCodes) -> bool:
-    """Whether all records, (n,) codes of each column, are among some (m, d)."""
+    """Return whether all records, (n,) codes of each column, are among some (m, d)."""
     numbers = combination_numbers([np.concatenate(both) for both in zip(records.T, columns, strict=True)])
     return bool(np.isin(numbers[len(records) :], numbers[: len(records)]).all())
 
@@ -361,7 +361,7 @@ def record_fault(
     *,
     knowledge: Knowledge | None = None,
 ) -> str:
-    """What is wrong with the synthetic records of a release; empty: nothing.
+    """Say what is wrong with the synthetic records of a release; empty: nothing.
 
     Args:
         folder: the release.
@@ -379,21 +379,23 @@ def record_fault(
         return problem
     if isinstance(model, Network):
         by = rake(model, support(knowledge, schema))
-        if (found := unlikely_family(model, text, level, by)) is not None:
-            return f"column '{schema.names[found]}': the synthetic records were not drawn from the network"
+        if (variable_number := unlikely_family(model, text, level, by)) is not None:
+            return f"column '{schema.names[variable_number]}': the synthetic records were not drawn from the network"
     elif pair := unlikely_variables(model, text, level):
-        named = ", ".join(f"'{schema.names[variable]}'" for variable in pair)
-        return f"columns {named}: the synthetic records were not drawn from the joint model"
+        names = ", ".join(f"'{schema.names[variable]}'" for variable in pair)
+        return f"columns {names}: the synthetic records were not drawn from the joint model"
     return ""
 
 
 def _counts(codes: Sequence[Codes], variables: Sequence[int], n_states: Sequence[int]) -> Ints:
-    """How many records have each combination, the last variable fastest."""
+    """Count how many records have each combination, the last variable fastest."""
     return cell_counts([codes[variable] for variable in variables], [n_states[variable] for variable in variables])
 
 
 def _unlikely(counts: Ints, probability: Floats, limit: float) -> bool:
-    """Whether the bound on the chance of such counts, (J, K), is below e^limit; an impossible category that occurs has none."""
+    """Return whether the bound on the chance of such counts, (J, K), is below e^limit; an impossible category that
+    occurs has none.
+    """
     totals = counts.sum(axis=1, keepdims=True)
     occurs = counts > 0
     if (probability[occurs] == 0).any():
@@ -409,39 +411,40 @@ def _invalid(path: Path, problem: str) -> GateFailed:
     return GateFailed("RELEASE_INVALID", f"{path.name}: {problem}", hint="deny the study, and ask the miner's operator")
 
 
-def misplaced(path: Path, schema: Schema, found: Tilts, level: float) -> int | None:
-    """The first column of a table of records whose numbers do not lie inside their bins as they should; None: all do.
+def first_misplaced(path: Path, schema: Schema, tilts_of_columns: Tilts, level: float) -> int | None:
+    """Return the first column of a table of records whose numbers do not lie inside their bins as they should; None:
+    all do.
 
     Of each network by the mean of the distribution function at its numbers, from one step of the column's to the next: 1/2.
 
     Args:
         path: a CSV file of records of these columns, which has been read already.
         schema: the columns.
-        found: the tilts of the networks that the records are from.
+        tilts_of_columns: the tilts of the networks that the records are from.
         level: the chance at most with which records that were drawn so are refused.
     """
     import pandas as pd
 
-    if not found:
+    if not tilts_of_columns:
         return None
-    networks = len(next(iter(found.values())))
-    limit = NormalDist().inv_cdf(1 - level / (2 * len(found) * networks))
-    sums, numbers = np.zeros((len(found), networks)), np.zeros((len(found), networks))
-    wanted = [schema.names[v] for v in found]
-    with pd.read_csv(path, usecols=wanted, dtype=str, keep_default_na=False, chunksize=16 * _BATCH) as tables:
+    networks = len(next(iter(tilts_of_columns.values())))
+    limit = NormalDist().inv_cdf(1 - level / (2 * len(tilts_of_columns) * networks))
+    sums, numbers = np.zeros((len(tilts_of_columns), networks)), np.zeros((len(tilts_of_columns), networks))
+    names = [schema.names[v] for v in tilts_of_columns]
+    with pd.read_csv(path, usecols=names, dtype=str, keep_default_na=False, chunksize=16 * _BATCH) as tables:
         for table in tables:
             of = table.index.to_numpy() % networks
-            for place, (v, tilt) in enumerate(found.items()):
+            for place, (v, tilt) in enumerate(tilts_of_columns.items()):
                 share = _below(table[schema.names[v]], schema[v], tilt, of)
                 there = ~np.isnan(share)
                 sums[place] += np.bincount(of[there], weights=share[there], minlength=networks)
                 numbers[place] += np.bincount(of[there], minlength=networks)
     wrong = np.abs(sums) > limit * np.sqrt(numbers / 12)
-    return next((v for v, row in zip(found, wrong, strict=True) if row.any()), None)
+    return next((v for v, row in zip(tilts_of_columns, wrong, strict=True) if row.any()), None)
 
 
 def _below(texts: pd.Series[str], variable: Variable, tilt: Floats, of: Ints) -> Floats:
-    """The distribution function of its bin at each number, less 1/2; NaN where there is none.
+    """Return the distribution function of its bin at each number, less 1/2; NaN where there is none.
 
     Args:
         texts: (n,) as they are written.

@@ -46,18 +46,20 @@ def tilts(edges: Floats, shares: Floats) -> Floats:
         return np.zeros(len(shares))
     before, behind = np.maximum(np.arange(len(shares)) - 1, 0), np.minimum(np.arange(len(shares)) + 1, len(shares) - 1)
     slope = (density[behind] - density[before]) / (middle[behind] - middle[before])
-    found = np.divide(slope * width, 2 * density, out=np.zeros(len(shares)), where=density > 0)
-    return np.clip(found, -1.0, 1.0)
+    ratios = np.divide(slope * width, 2 * density, out=np.zeros(len(shares)), where=density > 0)
+    return np.clip(ratios, -1.0, 1.0)
 
 
 def tilts_of(networks: Sequence[Network], study: Study) -> Tilts:
-    """Of every column whose shape inside bins the study has estimated, by the networks' own shares of its bins."""
-    wanted = estimated_within(study)
-    if not wanted:
+    """Return the tilt of each column whose shape inside bins the study has estimated, by the networks' own shares of
+    its bins.
+    """
+    estimated_columns = estimated_within(study)
+    if not estimated_columns:
         return {}
     support = study.support()
     shares = [model_shares(network, support)[0] for network in networks]
     return {
         v: np.stack([tilts(np.array(study.schema[v].bins), each[v][: study.schema[v].n_bins]) for each in shares])
-        for v in wanted
+        for v in estimated_columns
     }

@@ -29,7 +29,7 @@ Numbers = Ints | Floats
 
 
 def cell_counts(codes: Sequence[AnyCodes], n_states: Sequence[int]) -> Ints:
-    """How many records have each combination of some columns, the last one fastest.
+    """Count how many records have each combination of some columns, the last one fastest.
 
     Args:
         codes: (n,) of each of the columns.
@@ -74,30 +74,30 @@ class WrittenColumn:
         return replace(self, codes=self.codes[some], numbers=numbers)
 
 
-def frame(columns: Sequence[WrittenColumn], *, labelled: bool) -> pd.DataFrame:
+def frame(columns: Sequence[WrittenColumn], *, with_labels: bool) -> pd.DataFrame:
     """Columns as a table: see `synthesis.decode`."""
     import pandas as pd
 
-    found: dict[str, pd.Series | pd.Categorical] = {}
+    columns_of: dict[str, pd.Series | pd.Categorical] = {}
     for column in columns:
         variable, codes, numbers = column.variable, column.codes, column.numbers
         if numbers is None:
-            found[variable.name] = pd.Categorical.from_codes(
+            columns_of[variable.name] = pd.Categorical.from_codes(
                 codes.astype(np.int64), categories=pd.Index(variable.labels, dtype="str")
             )
         elif variable.n_states == variable.n_bins:
-            found[variable.name] = pd.Series(numbers)
-        elif variable.n_states == variable.n_bins + 1 and not labelled:
+            columns_of[variable.name] = pd.Series(numbers)
+        elif variable.n_states == variable.n_bins + 1 and not with_labels:
             whole = pd.Series(numbers, dtype="Int64" if variable.integer else "float64")
-            found[variable.name] = whole.mask(codes == variable.n_bins)
+            columns_of[variable.name] = whole.mask(codes == variable.n_bins)
         else:
-            found[variable.name] = pd.Series(_texts(variable, codes, numbers, column.decimals), dtype="str")
-    return pd.DataFrame(found)
+            columns_of[variable.name] = pd.Series(_texts(variable, codes, numbers, column.decimals), dtype="str")
+    return pd.DataFrame(columns_of)
 
 
 def _texts(variable: Variable, codes: Codes, numbers: Numbers, decimals: int) -> NDArray[np.object_]:
-    written = [f"{number:.{decimals}f}" for number in numbers.tolist()]
-    texts = np.array(written, dtype=object)
+    number_texts = [f"{number:.{decimals}f}" for number in numbers.tolist()]
+    texts = np.array(number_texts, dtype=object)
     for code in range(variable.n_bins, variable.n_states):
         texts[codes == code] = variable.labels[code]
     return texts
@@ -108,15 +108,15 @@ class PiecewiseTable:
 
     Args:
         columns: all of them.
-        labelled: see `synthesis.decode`.
+        with_labels: see `synthesis.decode`.
     """
 
-    def __init__(self, columns: Sequence[WrittenColumn], *, labelled: bool) -> None:
-        self._columns, self._labelled = tuple(columns), labelled
+    def __init__(self, columns: Sequence[WrittenColumn], *, with_labels: bool) -> None:
+        self._columns, self._labelled = tuple(columns), with_labels
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the columns."""
         return tuple(column.variable.name for column in self._columns)
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class PiecewiseTable:
     def __iter__(self) -> Iterator[pd.DataFrame]:
         for start in range(0, len(self), PIECE):
             parts = [column.part(slice(start, start + PIECE)) for column in self._columns]
-            yield frame(parts, labelled=self._labelled)
+            yield frame(parts, with_labels=self._labelled)
             for part in parts:
                 give_back(part.codes)
                 if part.numbers is not None:

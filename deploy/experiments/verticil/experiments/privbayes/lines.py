@@ -115,7 +115,7 @@ def _privbayes(projection: Projection, *, consistent: bool, sampling: Sampling) 
 def _noisy_columns(table: Table, epsilon: float, seed: int) -> Sequence[Codes]:
     """The whole budget on one-way tables: PrivBayes whose scores, all zero, lead to no parents."""
     d = len(table.columns)
-    noise = noise_for(epsilon, DELTA, "replace", d, scored=False)
+    noise = noise_for(epsilon, DELTA, "replace", d, with_scores=False)
     fitted = fit(table.columns, table.schema.n_states, key=_key(seed), noise=noise, scores=np.zeros((d, d)), tau=0.0)
     return _sampled(fitted.network(table.schema), table, seed)
 

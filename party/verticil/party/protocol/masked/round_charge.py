@@ -30,7 +30,7 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
-from verticil.shared.privacy.events import Linkage, kind_of, planned, to_json
+from verticil.shared.privacy.events import Linkage, kind_of, plan_events, to_json
 from verticil.shared.privacy.masked import MaskedTables
 from verticil.shared.study.document import Study
 
@@ -60,7 +60,7 @@ def tables_of_round(site: Site, study: Study, t1: bytes) -> Iterator[RoundRow]:
     Raises:
         Misuse, DataFault: party.toml or the tables do not say any more where the columns come from.
     """
-    for event in (item.event for item in planned(study, site.config.name) if item.unit is None):
+    for event in (item.event for item in plan_events(study, site.config.name) if item.unit is None):
         public = event.reader == MASKED
         basis = t1 if public else hashlib.sha256(t1).digest()  # of each draw a delta is charged once
         noise = hashlib.sha256(to_json(event).encode("ascii")).digest()

@@ -101,7 +101,7 @@ class MaskedStudy(CoordinatedStudy):
             common=(Kind.COMMON, "") in items and record.n_common is not None,
             own_units=frozenset(study.units_of(me)),
             spooled_units=frozenset(artifacts),
-            has_finished=self._opened is not None and self._opened.round.finished,
+            has_finished=self._opened is not None and self._opened.round.is_finished,
             has_begun=has_begun,
             leftovers=bool(artifacts) or has_items or has_begun,
             review=site.decisions.review(self.digest),

@@ -29,7 +29,7 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING, Cost
-from verticil.shared.privacy.events import planned
+from verticil.shared.privacy.events import plan_events
 from verticil.shared.release.formats.deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.canonical import checked
@@ -82,7 +82,7 @@ def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Seque
         if unit in study.units_of(site.config.name)
         and not site.ledger.has_sent(holding.study_digest, unit, peer, item.sha256)
     ]
-    statistics = [item.event for item in planned(study, site.config.name) if item.unit is None]
+    statistics = [item.event for item in plan_events(study, site.config.name) if item.unit is None]
     shared = [
         event
         for event in statistics

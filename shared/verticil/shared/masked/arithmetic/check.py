@@ -3,7 +3,7 @@
 The rows are those of Y = U - R: the *verifier* has U, the *dealer* R. Of each row, the columns of one unit are a block, which
 has to be 0 or a unit vector. The owner draws words a_j (the verifier's), a_D (the dealer's) and b_j for each row and unit and
 deals b_D = (a_j + a_D)^2 - b_j (`square_share`). After that the two toss words r, one for each column, and rho, one for each
-row and unit. With z = <r, y> and z* = <r^2, y>, sums over a block's columns (`combined`) that both make of what they have,
+row and unit. With z = <r, y> and z* = <r^2, y>, sums over a block's columns (`combine`) that both make of what they have,
 they tell each other w = z - a, a uniform word, and then two sums over all rows and units,
 
     f_j = sum rho (w^2 + 2 w a_j + b_j - z*_j)    f_D = sum rho (2 w a_D + b_D - z*_D)    f_j + f_D = sum rho (z^2 - z*)
@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.masked.arithmetic.field import P, Words, add, multiply, reduced, subtract
+from verticil.shared.masked.arithmetic.field import P, Words, add, multiply, reduce_words, subtract
 
 RUNS: Final = 2
 """Of the check, each with seeds and a toss of its own: what fails once with 3/p fails with 5e-19 (model-three.md, section 9)."""
@@ -38,8 +38,8 @@ def square_share(a_verifier: Words, a_dealer: Words, b_verifier: Words) -> Words
     return subtract(multiply(a, a), b_verifier)
 
 
-def combined(words: Words, coefficients: Words, sizes: Sequence[int]) -> Words:
-    """Of each row and unit the sum of its words, each times its column's coefficient.
+def combine(words: Words, coefficients: Words, sizes: Sequence[int]) -> Words:
+    """Sum for each row and unit its words, each times its column's coefficient.
 
     One pass for several lists of coefficients takes less time than one for each: r, r^2, of both runs where they are there.
 
@@ -59,7 +59,7 @@ def combined(words: Words, coefficients: Words, sizes: Sequence[int]) -> Words:
     """
     if not words.shape[1] == coefficients.shape[1] == sum(sizes):
         raise ValueError(f"{words.shape[1]} columns and {coefficients.shape[1]} coefficients, expected {sum(sizes)}")
-    found = np.empty((len(coefficients), len(words), len(sizes)), np.uint32)
+    totals = np.empty((len(coefficients), len(words), len(sizes)), np.uint32)
     if (most := max(sizes, default=1)) > 2**16:
         raise ValueError(f"a unit of {most} categories, expected at most {2**16}")
     ends = np.cumsum(sizes)
@@ -76,11 +76,11 @@ def combined(words: Words, coefficients: Words, sizes: Sequence[int]) -> Words:
             parts[places[0], piece, :, places[1]] = cut.T
         sums = (words[:, columns].astype(np.float64) @ parts.reshape(sum(some), -1)).astype(np.uint64)
         sums = sums.reshape(len(words), pieces, len(coefficients), len(some))
-        whole = reduced(sums[:, -1])
+        whole = reduce_words(sums[:, -1])
         for piece in reversed(range(pieces - 1)):
-            whole = reduced((whole.astype(np.uint64) << np.uint64(bits)) + sums[:, piece])
-        found[:, :, first : first + step] = whole.transpose(1, 0, 2)
-    return found
+            whole = reduce_words((whole.astype(np.uint64) << np.uint64(bits)) + sums[:, piece])
+        totals[:, :, first : first + step] = whole.transpose(1, 0, 2)
+    return totals
 
 
 def verifier_sum(w: Words, a_verifier: Words, b_verifier: Words, z_star: Words, rho: Words) -> int:
@@ -90,7 +90,7 @@ def verifier_sum(w: Words, a_verifier: Words, b_verifier: Words, z_star: Words, 
         w: w_j + w_D.
         a_verifier: a_j.
         b_verifier: b_j.
-        z_star: z*_j, `combined` of U by r^2.
+        z_star: z*_j, `combine` of U by r^2.
         rho: of the toss.
     """
     linear = multiply(w, add(w, add(a_verifier, a_verifier)))
@@ -104,7 +104,7 @@ def dealer_sum(w: Words, a_dealer: Words, b_dealer: Words, z_star: Words, rho: W
         w: w_j + w_D.
         a_dealer: a_D.
         b_dealer: b_D, as the owner dealt it.
-        z_star: z*_D, `combined` of -R by r^2.
+        z_star: z*_D, `combine` of -R by r^2.
         rho: of the toss.
     """
     linear = multiply(w, add(a_dealer, a_dealer))
@@ -112,10 +112,10 @@ def dealer_sum(w: Words, a_dealer: Words, b_dealer: Words, z_star: Words, rho: W
 
 
 def squares(words: Words) -> Words:
-    """Of any shape: r^2 from r."""
+    """Square numbers of any shape: r^2 from r."""
     return multiply(words, words)
 
 
 def total(words: Words) -> int:
-    """The sum of words of any shape, fewer than 2^32, modulo p."""
+    """Sum words of any shape, fewer than 2^32, modulo p."""
     return int(words.sum(dtype=np.uint64)) % P

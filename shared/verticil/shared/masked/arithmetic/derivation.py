@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from verticil.shared.masked.arithmetic.streams import Field, key_of, listed
+from verticil.shared.masked.arithmetic.streams import Field, encode_fields, key_of
 
 PURPOSE: Final = "verticil/masked/v1"
 KEY_BYTES: Final = 32
@@ -29,7 +29,7 @@ class Hasher(Protocol):
         ...
 
     def digest(self) -> bytes:
-        """The commitment, 32 bytes."""
+        """Return the commitment, 32 bytes."""
         ...
 
 
@@ -71,8 +71,8 @@ class RoundName:
     study: bytes
     round: int
 
-    def derived(self, key: bytes, label: str, of: Of) -> bytes:
-        """A key of one use, 32 bytes.
+    def derive(self, key: bytes, label: str, of: Of) -> bytes:
+        """Derive a key of one use, 32 bytes.
 
         Args:
             key: 32 bytes, secret.
@@ -82,13 +82,14 @@ class RoundName:
         return key_of(key, self.study, self.round, label, *of.fields)
 
     def commitment(self, label: str, salt: bytes, what: bytes, of: Of) -> bytes:
-        """The commitment to some bytes, 32 bytes; arguments and errors as of `committer`."""
+        """Return the commitment to some bytes, 32 bytes; arguments and errors as of `committer`."""
         digest = self.committer(label, salt, len(what), of)
         digest.update(what)
         return digest.digest()
 
     def committer(self, label: str, salt: bytes, size: int, of: Of) -> Hasher:
-        """What makes the commitment to bytes that come in pieces: it is updated with all of them, and its digest taken.
+        """Return what makes the commitment to bytes that come in pieces: it is updated with all of them, and its digest
+        taken.
 
         Args:
             label: of what it is to.
@@ -101,7 +102,7 @@ class RoundName:
         """
         if len(salt) != KEY_BYTES:
             raise ValueError(f"salt: {len(salt)} bytes, expected {KEY_BYTES}")
-        digest = hashlib.sha256(listed(listed(PURPOSE, self.study, self.round, label, *of.fields), salt))
+        digest = hashlib.sha256(encode_fields(encode_fields(PURPOSE, self.study, self.round, label, *of.fields), salt))
         digest.update(size.to_bytes(8, "big"))
         return digest
 
@@ -113,21 +114,21 @@ class RoundName:
             bodies: by who sent them.
             before: T0, of T1.
         """
-        ordered = sorted(bodies.items(), key=lambda item: item[0].encode())
+        items = sorted(bodies.items(), key=lambda item: item[0].encode())
         fields: list[Field] = [PURPOSE, self.study, self.round, name, before]
-        return hashlib.sha256(listed(*fields, *(part for item in ordered for part in item))).digest()
+        return hashlib.sha256(encode_fields(*fields, *(part for item in items for part in item))).digest()
 
 
 def pair_field(one: str, other: str) -> bytes:
     """E of two names, the lesser first, compared as bytes."""
-    return listed(*sorted((one, other), key=str.encode))
+    return encode_fields(*sorted((one, other), key=str.encode))
 
 
 def direction_field(source: str, target: str) -> bytes:
-    """E(from, to)."""
-    return listed(source, target)
+    """Return E(from, to), the field of a direction."""
+    return encode_fields(source, target)
 
 
 def toss_key(verifier: bytes, dealer: bytes) -> bytes:
-    """Of what two nodes tossed: SHA-256 of E of both their bytes, the verifier's first."""
-    return hashlib.sha256(listed(verifier, dealer)).digest()
+    """Return the key of what two nodes tossed: SHA-256 of E of both their bytes, the verifier's first."""
+    return hashlib.sha256(encode_fields(verifier, dealer)).digest()

@@ -26,40 +26,40 @@ Words = NDArray[np.uint32]
 """Of any shape, each below `P`."""
 
 
-def reduced(numbers: NDArray[np.uint64]) -> Words:
-    """The words that whole numbers from 0 on are congruent to; by quotients, for numpy is slow with remainders."""
+def reduce_words(numbers: NDArray[np.uint64]) -> Words:
+    """Return the words that whole numbers from 0 on are congruent to; by quotients, for numpy is slow with remainders."""
     return (numbers - numbers // P * P).astype(np.uint32)
 
 
 def add(one: Words, other: Words) -> Words:
-    """The sums.
+    """Add words modulo p.
 
     >>> add(np.array([1, P - 1], np.uint32), np.array([2, P - 1], np.uint32)).tolist() == [3, P - 2]
     True
     """
-    return reduced(one.astype(np.uint64) + other)
+    return reduce_words(one.astype(np.uint64) + other)
 
 
 def subtract(one: Words, other: Words) -> Words:
-    """The differences.
+    """Subtract words modulo p.
 
     >>> subtract(np.array([3, 0], np.uint32), np.array([2, 1], np.uint32)).tolist() == [1, P - 1]
     True
     """
-    return reduced(one.astype(np.uint64) + P - other)
+    return reduce_words(one.astype(np.uint64) + P - other)
 
 
 def multiply(one: Words, other: Words) -> Words:
-    """The products.
+    """Multiply words modulo p.
 
     >>> multiply(np.array([3, P - 1], np.uint32), np.array([2, P - 1], np.uint32)).tolist() == [6, 1]
     True
     """
-    return reduced(one.astype(np.uint64) * other)
+    return reduce_words(one.astype(np.uint64) * other)
 
 
 def negate(words: Words) -> Words:
-    """What gives 0 with them.
+    """Return the words that give 0 with these.
 
     >>> negate(np.array([0, 1], np.uint32)).tolist() == [0, P - 1]
     True
@@ -68,12 +68,12 @@ def negate(words: Words) -> Words:
 
 
 def from_numbers(numbers: Ints) -> Words:
-    """The words that whole numbers of either sign are congruent to."""
+    """Return the words that whole numbers of either sign are congruent to."""
     return np.mod(numbers, P).astype(np.uint32)
 
 
 def signed(words: Words) -> Ints:
-    """The numbers between -p/2 and p/2 that the words are congruent to.
+    """Return the numbers between -p/2 and p/2 that the words are congruent to.
 
     >>> signed(np.array([0, 7, P // 2, P // 2 + 1, P - 1], np.uint32)).tolist()
     [0, 7, 2147483645, -2147483645, -1]

@@ -46,47 +46,47 @@ FALSE_ALARM: Final = 1e-6
 _LEAST_SHARE: Final = 0.25  # of Q's expectation: below, the bound is not proved
 
 
-def sigma_each(sigma: Ratio, counted: int, tolerate: int) -> Ratio:
+def sigma_each(sigma: Ratio, n_counted: int, tolerate: int) -> Ratio:
     """sigma_c: the least number that the sampler takes, a double, with sigma_c^2 (N - t) >= sigma^2. Found by whole numbers.
 
     Args:
         sigma: what has to be left, people.
-        counted: N, at most `MOST_OF_A_SUM`.
+        n_counted: N, at most `MOST_OF_A_SUM`.
         tolerate: t, 1 to N - 1.
 
     Raises:
         Misuse: `STUDY_UNSUPPORTED`; N or t is out of its range, or sigma_c of the sampler's for a part of a sum.
     """
-    if not 1 <= tolerate < counted <= MOST_OF_A_SUM:
+    if not 1 <= tolerate < n_counted <= MOST_OF_A_SUM:
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"noise of {counted} counted contributors of whom {tolerate} may leave theirs out: expected at least 1, "
+            f"noise of {n_counted} counted contributors of whom {tolerate} may leave theirs out: expected at least 1, "
             f"fewer than are counted, and at most {MOST_OF_A_SUM} that are counted",
             hint="see [masked] tolerate, and whom all parties' policies name in noise_from",
         )
-    found = sigma[0] / sigma[1] / math.sqrt(counted - tolerate)
-    while found >= 1 and enough(found.as_integer_ratio(), sigma, counted, tolerate):
-        found = math.nextafter(found, 0.0)
-    while found >= 1 and not enough(found.as_integer_ratio(), sigma, counted, tolerate):
-        found = math.nextafter(found, math.inf)
-    if not LEAST_SIGMA_OF_A_SUM <= found <= LARGEST_SIGMA:
-        low = found < LEAST_SIGMA_OF_A_SUM
+    own_sigma = sigma[0] / sigma[1] / math.sqrt(n_counted - tolerate)
+    while own_sigma >= 1 and enough(own_sigma.as_integer_ratio(), sigma, n_counted, tolerate):
+        own_sigma = math.nextafter(own_sigma, 0.0)
+    while own_sigma >= 1 and not enough(own_sigma.as_integer_ratio(), sigma, n_counted, tolerate):
+        own_sigma = math.nextafter(own_sigma, math.inf)
+    if not LEAST_SIGMA_OF_A_SUM <= own_sigma <= LARGEST_SIGMA:
+        low = own_sigma < LEAST_SIGMA_OF_A_SUM
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"noise of {found:.4g} people from each of {counted} contributors: expected {LEAST_SIGMA_OF_A_SUM:g} to "
+            f"noise of {own_sigma:.4g} people from each of {n_counted} contributors: expected {LEAST_SIGMA_OF_A_SUM:g} to "
             f"{LARGEST_SIGMA:g}",
             hint="a smaller epsilon or delta, or a larger tolerate" if low else "fewer tables",
         )
-    return found.as_integer_ratio()
+    return own_sigma.as_integer_ratio()
 
 
-def enough(each: Ratio, sigma: Ratio, counted: int, tolerate: int) -> bool:
-    """Whether sigma_c^2 (N - t) >= sigma^2, by whole numbers.
+def enough(each: Ratio, sigma: Ratio, n_counted: int, tolerate: int) -> bool:
+    """Return whether sigma_c^2 (N - t) >= sigma^2, by whole numbers.
 
     >>> enough((3, 1), (6, 1), 5, 1), enough((3, 1), (6_000_001, 1_000_000), 5, 1)
     (True, False)
     """
-    return (each[0] * sigma[1]) ** 2 * (counted - tolerate) >= (sigma[0] * each[1]) ** 2
+    return (each[0] * sigma[1]) ** 2 * (n_counted - tolerate) >= (sigma[0] * each[1]) ** 2
 
 
 def deviation(sigma: Ratio, draws: int = 1) -> float:
@@ -98,7 +98,7 @@ def deviation(sigma: Ratio, draws: int = 1) -> float:
 
 
 def noise(key: bytes, shape: tuple[int, ...], sigma: Ratio) -> Words:
-    """One contributor's noise for a table, a function of the arguments.
+    """Draw one contributor's noise for a table, a function of the arguments.
 
     Args:
         key: 32 bytes, secret, of this one table.
@@ -114,8 +114,8 @@ def noise(key: bytes, shape: tuple[int, ...], sigma: Ratio) -> Words:
     return from_numbers(discrete_gaussian.draw(key, b"", shape, parameter, of_a_sum=True))
 
 
-def padded(share: Words, plus: Iterable[Words], minus: Iterable[Words]) -> Words:
-    """A share as it may leave.
+def add_pads(share: Words, plus: Iterable[Words], minus: Iterable[Words]) -> Words:
+    """Return a share as it may leave.
 
     Args:
         share: the own part of the table with the own noise.
@@ -129,18 +129,18 @@ def padded(share: Words, plus: Iterable[Words], minus: Iterable[Words]) -> Words
     return share
 
 
-def opened(shares: Iterable[Words]) -> Ints:
-    """The table with its noise: the sum of all shares, and of the opening node's noise, each below p/2 in size.
+def open_sum(shares: Iterable[Words]) -> Ints:
+    """Return the table with its noise: the sum of all shares, and of the opening node's noise, each below p/2 in size.
 
     Raises:
         ValueError: there are none.
     """
-    found: Words | None = None
+    words: Words | None = None
     for share in shares:
-        found = share if found is None else add(found, share)
-    if found is None:
+        words = share if words is None else add(words, share)
+    if words is None:
         raise ValueError("no share of a table, expected one of each party")
-    return signed(found)
+    return signed(words)
 
 
 class Alarm(NamedTuple):
@@ -160,7 +160,7 @@ class Alarm(NamedTuple):
 def margin_alarms(
     tables: Sequence[tuple[int, ...]], counts: Sequence[Ints], deviations: Sequence[float], n_people: int
 ) -> tuple[Alarm, ...]:
-    """What is seen in opened tables that honest ones have with a chance of `FALSE_ALARM` at most; see the module.
+    """Report what opened tables show that honest ones show with a chance of `FALSE_ALARM` at most; see the module.
 
     Every margin of units that two tables have in common, category by category, every total with n, and Q are single comparisons,
     each at the same share of it.
@@ -189,17 +189,17 @@ def margin_alarms(
     }
     comparisons = len(tables) + 1 + sum(math.comb(len(part), 2) * part.shape[1] for part, _ in margins.values())
     level = FALSE_ALARM / comparisons
-    bound = math.sqrt(2 * math.log(2 / level))
+    most = math.sqrt(2 * math.log(2 / level))
     alarms: list[Alarm] = []
     spread, freedom = 0.0, len(tables)
     for table, (cells, variance) in enumerate(zip(counts, variances, strict=True)):
         off = float(cells.sum() - n_people) / math.sqrt(variance * cells.size)
         spread += off**2
-        if abs(off) > bound:
+        if abs(off) > most:
             alarms.append(Alarm((), table, None))
     for units, (sums, noisy) in margins.items():
         for at, table in enumerate(having[units]):
-            beyond = np.abs(sums[at + 1 :] - sums[at]) > bound * np.sqrt(noisy[at + 1 :] + noisy[at])[:, None]
+            beyond = np.abs(sums[at + 1 :] - sums[at]) > most * np.sqrt(noisy[at + 1 :] + noisy[at])[:, None]
             alarms += [Alarm(units, table, having[units][at + 1 + int(k)]) for k in np.flatnonzero(beyond.any(axis=1))]
         if len(units) == 1:
             contrasts = sums - sums.mean(axis=1, keepdims=True)
@@ -218,5 +218,5 @@ def _margins(units: tuple[int, ...], those: Sequence[tuple[tuple[int, ...], Ints
         cells.sum(axis=tuple(axis for axis, unit in enumerate(having) if unit not in units)).ravel()
         for having, cells, _ in those
     ]
-    added = [variance * cells.size / part.size for (_, cells, variance), part in zip(those, sums, strict=True)]
-    return np.array(sums, np.float64), np.array(added)
+    variances = [variance * cells.size / part.size for (_, cells, variance), part in zip(those, sums, strict=True)]
+    return np.array(sums, np.float64), np.array(variances)

@@ -135,8 +135,8 @@ class Plan:
             sigma = top / bottom
             exact = sigma.as_integer_ratio() == (top, bottom)
             _expect(exact and least <= sigma <= LARGEST_SIGMA, f"sigma {top}/{bottom} is none that is drawn")
-        left = enough(self.sigma_each, self.sigma, n, t)
-        _expect(left, "what is left of the noise without those who are tolerated is below sigma")
+        is_enough = enough(self.sigma_each, self.sigma, n, t)
+        _expect(is_enough, "what is left of the noise without those who are tolerated is below sigma")
 
     @property
     def contributors(self) -> tuple[str, ...]:
@@ -149,11 +149,11 @@ class Plan:
         return tuple(itertools.combinations(self.parties, 2))
 
     def crosses(self, table: tuple[int, ...]) -> bool:
-        """Whether a table is of units of several parties."""
+        """Return whether a table is of units of several parties."""
         return len({self.owners[unit] for unit in table}) > 1
 
     def deviation(self, table: tuple[int, ...]) -> float:
-        """The standard deviation of the noise on each count of a table, as it is drawn, people."""
+        """Return the standard deviation of the noise on each count of a table, as it is drawn, people."""
         if self.crosses(table):
             return deviation(self.sigma_each, len(self.counted))
         return deviation(self.sigma)

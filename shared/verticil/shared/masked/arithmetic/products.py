@@ -32,19 +32,19 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.core.arrays import AnyCodes, Floats, Ints
-from verticil.shared.masked.arithmetic.field import P, Words, reduced
+from verticil.shared.masked.arithmetic.field import P, Words, reduce_words
 
 MAX_ROWS: Final = 2**21
 """Of a block."""
 _CELLS: Final = 2**20  # of a product that are made at a time, each of four doubles
 
 
-def of_words(left: Words, right: Words) -> Words:
+def of_words(first: Words, second: Words) -> Words:
     """left^T right.
 
     Args:
-        left: (n, E_i), n at most `MAX_ROWS`.
-        right: (n, E_j).
+        first: (n, E_i), n at most `MAX_ROWS`.
+        second: (n, E_j).
 
     Returns:
         (E_i, E_j).
@@ -52,23 +52,23 @@ def of_words(left: Words, right: Words) -> Words:
     Raises:
         ValueError: the shapes do not fit.
     """
-    _check_rows(len(left), len(right))
-    found = np.empty((left.shape[1], right.shape[1]), np.uint32)
-    step = max(1, _CELLS // max(1, right.shape[1]))
-    limbs = _limbs(right)
-    for start in range(0, left.shape[1], step):
-        some = found[start : start + step]
-        sums = (_limbs(left[:, start : start + step]).T @ limbs).astype(np.uint64).reshape(len(some), 2, -1, 2)
+    _check_rows(len(first), len(second))
+    product = np.empty((first.shape[1], second.shape[1]), np.uint32)
+    step = max(1, _CELLS // max(1, second.shape[1]))
+    limbs = _limbs(second)
+    for start in range(0, first.shape[1], step):
+        some = product[start : start + step]
+        sums = (_limbs(first[:, start : start + step]).T @ limbs).astype(np.uint64).reshape(len(some), 2, -1, 2)
         low, middle, high = sums[:, 0, :, 0], sums[:, 0, :, 1] + sums[:, 1, :, 0], sums[:, 1, :, 1]
-        some[:] = reduced(5 * (high % P) + 2**16 * (middle % P) + low)
-    return found
+        some[:] = reduce_words(5 * (high % P) + 2**16 * (middle % P) + low)
+    return product
 
 
-def of_words_and_codes(left: Words, codes: AnyCodes, sizes: Sequence[int]) -> Words:
+def of_words_and_codes(rows: Words, codes: AnyCodes, sizes: Sequence[int]) -> Words:
     """left^T Y, Y the one-hot matrix of codes: for each category the sum of the rows of those people who have it.
 
     Args:
-        left: (n, E), n at most `MAX_ROWS`.
+        rows: (n, E), n at most `MAX_ROWS`.
         codes: (n, units), a column for each unit, those of a compound numbered through.
         sizes: categories of each unit.
 
@@ -78,10 +78,10 @@ def of_words_and_codes(left: Words, codes: AnyCodes, sizes: Sequence[int]) -> Wo
     Raises:
         ValueError: the shapes do not fit, or a code is beyond its unit's categories.
     """
-    _check_rows(len(left), len(codes))
+    _check_rows(len(rows), len(codes))
     one_hot = np.zeros((len(codes), sum(sizes)))
     np.put_along_axis(one_hot, _places(codes, sizes), 1.0, axis=1)
-    return reduced((left.astype(np.float64).T @ one_hot).astype(np.uint64))
+    return reduce_words((rows.astype(np.float64).T @ one_hot).astype(np.uint64))
 
 
 def add_one_hot(words: Words, codes: AnyCodes, sizes: Sequence[int]) -> None:
@@ -116,6 +116,6 @@ def _places(codes: AnyCodes, sizes: Sequence[int]) -> Ints:
     return codes + (np.cumsum(sizes, dtype=np.int64) - sizes)
 
 
-def _check_rows(left: int, right: int) -> None:
-    if left != right or left > MAX_ROWS:
-        raise ValueError(f"blocks of {left} and {right} rows, expected equal numbers, at most {MAX_ROWS}")
+def _check_rows(first: int, second: int) -> None:
+    if first != second or first > MAX_ROWS:
+        raise ValueError(f"blocks of {first} and {second} rows, expected equal numbers, at most {MAX_ROWS}")

@@ -40,7 +40,7 @@ _CHUNK: Final = 2**14  # words drawn at a time: they stay in the processor's cac
 _PURPOSE: Final = b"verticil/masked/v1"
 
 
-def listed(*fields: Field) -> bytes:
+def encode_fields(*fields: Field) -> bytes:
     """E of some fields, to be hashed, signed, or a field itself; see the module.
 
     Args:
@@ -49,20 +49,20 @@ def listed(*fields: Field) -> bytes:
     Raises:
         ValueError: a field is none of these.
 
-    >>> listed("ab", 12).hex()
+    >>> encode_fields("ab", 12).hex()
     '0000000000000002616200000000000000023132'
     """
     parts = [_plain(field, place) for place, field in enumerate(fields, 1)]
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
-def unlisted(data: bytes) -> tuple[bytes, ...]:
+def decode_fields(data: bytes) -> tuple[bytes, ...]:
     """Return the fields of an E, as bytes.
 
     Raises:
         ValueError: it is none.
 
-    >>> unlisted(listed("ab", 12))
+    >>> decode_fields(encode_fields("ab", 12))
     (b'ab', b'12')
     """
     fields: list[bytes] = []
@@ -90,11 +90,11 @@ def _plain(field: Field, place: int) -> bytes:
 
 
 def key_of(secret: bytes, *fields: Field) -> bytes:
-    """A key, a function of the secret and of the list of fields; see the module.
+    """Derive a key, a function of the secret and of the list of fields; see the module.
 
     Args:
         secret: 32 bytes.
-        fields: as in `listed`.
+        fields: as in `encode_fields`.
 
     Returns:
         32 bytes.
@@ -104,7 +104,7 @@ def key_of(secret: bytes, *fields: Field) -> bytes:
     """
     if len(secret) != 32:
         raise ValueError(f"secret: {len(secret)} bytes, expected 32")
-    return derived_key(secret, listed(_PURPOSE, *fields))
+    return derived_key(secret, encode_fields(_PURPOSE, *fields))
 
 
 def words(key: bytes, shape: tuple[int, ...]) -> Words:
@@ -122,11 +122,11 @@ def words(key: bytes, shape: tuple[int, ...]) -> Words:
     if (count := math.prod(shape)) > MAX_WORDS:
         raise ValueError(f"{count} words of one key, expected at most {MAX_WORDS}")
     encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
-    return accepted(lambda size: encryptor.update(bytes(size)), count).reshape(shape)
+    return accept_words(lambda size: encryptor.update(bytes(size)), count).reshape(shape)
 
 
-def accepted(stream: Callable[[int], bytes], count: int) -> Words:
-    """The first so many words below p of a stream.
+def accept_words(stream: Callable[[int], bytes], count: int) -> Words:
+    """Return the first so many words below p of a stream.
 
     Args:
         stream: gives its next so many bytes.
@@ -135,18 +135,18 @@ def accepted(stream: Callable[[int], bytes], count: int) -> Words:
     Returns:
         (count,), to be written to.
     """
-    found = np.empty(count, np.uint32)
-    done = 0
-    while done < count:
-        drawn = np.frombuffer(stream(4 * min(_CHUNK, count - done)), "<u4")
-        below = drawn[drawn < P]
-        found[done : done + below.size] = below
-        done += below.size
-    return found
+    words = np.empty(count, np.uint32)
+    n_done = 0
+    while n_done < count:
+        candidates = np.frombuffer(stream(4 * min(_CHUNK, count - n_done)), "<u4")
+        below = candidates[candidates < P]
+        words[n_done : n_done + below.size] = below
+        n_done += below.size
+    return words
 
 
 def block_rows(width: int) -> int:
-    """How many rows a block is to have.
+    """Return how many rows a block is to have.
 
     Args:
         width: words of a row, at least 1; of a pair of parties both sides' together, so that both have the same blocks.
@@ -155,6 +155,6 @@ def block_rows(width: int) -> int:
 
 
 def row_blocks(n_rows: int, rows: int) -> Iterator[slice]:
-    """The rows of each block: so many, and in the last what is left."""
+    """Return the rows of each block: so many, and in the last what is left."""
     for start in range(0, n_rows, rows):
         yield slice(start, min(start + rows, n_rows))

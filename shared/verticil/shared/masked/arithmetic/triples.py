@@ -10,7 +10,7 @@ so each party computes one product of three by itself and the rest with its shar
 
 A wrong product of one record would add a multiple of that record's u, and the dealer knows r. So it deals a second set of masks
 r', s', t', which is sacrificed: of a tossed e the parties tell alpha_r = e r - r' and so on (`alpha`), and of coefficients c that
-are tossed after that the sums (`sacrificed`) of
+are tossed after that the sums (`sum_sacrifice`) of
 
     i: c (e^2 <rs>_i - <r's'>_i - r' alpha_s)    j: c (e^2 <rs>_j - <r's'>_j - e alpha_r s)    k: c (e^2 <rs>_k - <r's'>_k)
 
@@ -31,7 +31,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.masked.arithmetic.check import total
-from verticil.shared.masked.arithmetic.field import P, Words, add, multiply, negate, reduced, subtract
+from verticil.shared.masked.arithmetic.field import P, Words, add, multiply, negate, reduce_words, subtract
 from verticil.shared.masked.arithmetic.products import of_words
 
 PRODUCTS: Final = ((1, 2), (0, 2), (0, 1))
@@ -63,7 +63,7 @@ def products_of(masks: Three) -> Three:
 
 
 def table_of(one: Words, other: Words, third: Words) -> Words:
-    """The sum of one (x) other (x) third over records: of masks it is the sum of rst.
+    """Sum one (x) other (x) third over records: of masks it is the sum of rst.
 
     Args:
         one, other, third: (n, A), (n, B), (n, C), n at most `verticil.shared.masked.arithmetic.products.MAX_ROWS`.
@@ -74,13 +74,14 @@ def table_of(one: Words, other: Words, third: Words) -> Words:
     return of_words(_flat(_by_record(one, other)), third).reshape(one.shape[1], other.shape[1], third.shape[1])
 
 
-def left(whole: Words, first: Words, second: Words) -> Words:
-    """The third share of something, of any shape."""
+def third_share(whole: Words, first: Words, second: Words) -> Words:
+    """Return the third share of something, of any shape."""
     return subtract(whole, add(first, second))
 
 
 def share(place: int, masked: Three, mask: Words, shares: Three) -> Words:
-    """A party's part of the table of a block of rows. Its share of the sum of rst is taken off once, from the sum of all blocks.
+    """Return a party's part of the table of a block of rows. Its share of the sum of rst is taken off once, from the
+    sum of all blocks.
 
     Args:
         place: 0, 1, 2 for i, j, k.
@@ -94,11 +95,11 @@ def share(place: int, masked: Three, mask: Words, shares: Three) -> Words:
     u, v, w = masked
     factors = list(masked)
     factors[place] = subtract(u, mask) if place == 0 else negate(mask)  # u v w - r v w = (u - r) v w
-    found = table_of(*factors)
+    table = table_of(*factors)
     st, rt, rs = map(_flat, shares)
-    found = add(found, of_words(u, st).reshape(found.shape))
-    found = add(found, of_words(v, rt).reshape(v.shape[1], u.shape[1], w.shape[1]).transpose(1, 0, 2))
-    return add(found, of_words(rs, w).reshape(found.shape))
+    table = add(table, of_words(u, st).reshape(table.shape))
+    table = add(table, of_words(v, rt).reshape(v.shape[1], u.shape[1], w.shape[1]).transpose(1, 0, 2))
+    return add(table, of_words(rs, w).reshape(table.shape))
 
 
 def alpha(e: int, mask: Words, second: Words) -> Words:
@@ -111,7 +112,7 @@ def alpha(e: int, mask: Words, second: Words) -> Words:
     return subtract(_times(e, mask), second)
 
 
-def sacrificed(
+def sum_sacrifice(
     place: int,
     e: int,
     masks: tuple[Words, Words],
@@ -120,7 +121,7 @@ def sacrificed(
     alphas: Three,
     coefficients: Three,
 ) -> list[list[int]]:
-    """A party's sums of a block of rows: of each product, and of each of its lists of coefficients, one word.
+    """Return a party's sums of a block of rows: of each product, and of each of its lists of coefficients, one word.
 
     Args:
         place: 0, 1, 2 for i, j, k.
@@ -133,20 +134,20 @@ def sacrificed(
     Returns:
         In the order of `PRODUCTS`; the three parties' are 0 modulo p together.
     """
-    found: list[list[int]] = []
+    sums: list[list[int]] = []
     for product, (one, other) in enumerate(PRODUCTS):
         rest = subtract(_times(e * e, shares[0][product]), shares[1][product])
         if place == one:
             rest = subtract(rest, _by_record(masks[1], alphas[other]))
         elif place == other:
             rest = subtract(rest, _by_record(_times(e, alphas[one]), masks[0]))
-        found.append([total(multiply(some, rest)) for some in coefficients[product]])
-    return found
+        sums.append([total(multiply(some, rest)) for some in coefficients[product]])
+    return sums
 
 
 def _by_record(one: Words, other: Words) -> Words:
     """(n, A), (n, B) -> (n, A, B): all products of each record."""
-    return reduced(one.astype(np.uint64)[:, :, None] * other[:, None, :])
+    return reduce_words(one.astype(np.uint64)[:, :, None] * other[:, None, :])
 
 
 def _flat(products: Words) -> Words:
@@ -155,4 +156,4 @@ def _flat(products: Words) -> Words:
 
 
 def _times(number: int, words: Words) -> Words:
-    return reduced(words * np.uint64(number % P))
+    return reduce_words(words * np.uint64(number % P))

@@ -76,13 +76,13 @@ class Contents(Reader):
             Kind.FITS: lambda _: [b""],
             Kind.CLOSED: lambda message: [self._own_toss_commitment(self._check_of(message))],
             Kind.OPEN: self._open,
-            Kind.TOLD: lambda message: [b"".join(self._told(self._check_of(message)))],
+            Kind.TOLD: lambda message: [b"".join(self._both_openings(self._check_of(message)))],
             Kind.EXPECTED: lambda message: [self.expectation_bytes(self._check_of(message))],
             Kind.W_SHARE: self._w_share,
             Kind.F_SHARE: self._f_share,
             Kind.DONE: lambda _: [b""],
             Kind.SHARE: self._share,
-            Kind.OPENED: self._opened,
+            Kind.OPENED: self._make_opened,
             Kind.RECEIPT: lambda _: [self._tables_sha256()],
         }
         self._see: dict[Kind, Callable[[Message], None]] = {
@@ -105,8 +105,8 @@ class Contents(Reader):
             Kind.RECEIPT: lambda message: self._see_same(message, self._tables_sha256()),
         }
 
-    def made(self, message: Message) -> Frames:
-        """The frames of a message of this node.
+    def make_frames(self, message: Message) -> Frames:
+        """Make the frames of a message of this node.
 
         Raises:
             Refusal: APPROVAL_VOID, while they are read: the table is another than what was committed to.
@@ -132,7 +132,7 @@ class Contents(Reader):
     # ---- reading what came
 
     def _rows(self, message: Message) -> tuple[bytes, Iterator[Words]]:
-        """The first frame, and the words of each block behind it."""
+        """Return the first frame, and the words of each block behind it."""
         frames, work = self._frames(message), self._s.rows_work(message)
         head = next(frames)
         width = work.widths[message.owner] if message.kind is Kind.MASKED else len(work.sizes[message.owner])
@@ -143,7 +143,7 @@ class Contents(Reader):
         return self._rows(self._s.message(Kind.MASKED, about))[1]
 
     def _packet_of(self, check: Check) -> tuple[bytes, Iterator[Words]]:
-        """The seed of this node's packet, and of the dealer's the corrections."""
+        """Return the seed of this node's packet, and of the dealer's the corrections."""
         message = self._about(Kind.PACKET, check)
         if check.verifier == self._s.me:
             return self._only(message)[:32], iter(())
@@ -180,13 +180,13 @@ class Contents(Reader):
         if not signing_key_matches(signed, self._s.hellos[message.sender]):
             raise self._wrong(message, "signed with another key than its hello says")
 
-    def _see_same(self, message: Message, expected: bytes) -> None:
-        if self._only(message) != expected:
+    def _see_same(self, message: Message, own: bytes) -> None:
+        if self._only(message) != own:
             raise self._wrong(message, "it has other messages of this round than this node")
 
     def hello(self) -> bytes:
-        """The body of this node's hello."""
-        s, drawn, plan = self._s, self._s.secrets, self._s.plan
+        """Make the body of this node's hello."""
+        s, secrets, plan = self._s, self._s.secrets, self._s.plan
         is_party = s.is_party
         return record.encode(
             Hello(
@@ -198,12 +198,12 @@ class Contents(Reader):
                 data=self.data_seal() if is_party else b"",
                 signing=s.credentials.public_signing_key,
                 pins={name: s.credentials.pinned[name] for name in s.contributors},
-                sealing=_public(drawn.sealing),
-                dealing=_public(drawn.dealing) if drawn.dealing else b"",
-                padding=_public(drawn.padding) if is_party else b"",
+                sealing=_public(secrets.sealing),
+                dealing=_public(secrets.dealing) if secrets.dealing else b"",
+                padding=_public(secrets.padding) if is_party else b"",
                 masks={
                     str(pair.number): PairWork(plan, pair, b"").seed_commitment(
-                        s.me, drawn.pairs[str(pair.number)].mask_seed, drawn.pairs[str(pair.number)].mask_salt
+                        s.me, secrets.pairs[str(pair.number)].mask_seed, secrets.pairs[str(pair.number)].mask_salt
                     )
                     for pair in s.own_pairs
                 },
@@ -212,7 +212,9 @@ class Contents(Reader):
         )
 
     def data_seal(self) -> bytes:
-        """The commitment to this party's randomized columns: by it the site sees that a retry has the same draws."""
+        """Return the commitment to this party's randomized columns: by it the site sees that a retry has the same
+        draws.
+        """
         s, digest = self._s, hashlib.sha256()
         for start in range(0, s.plan.n_people, 1 << 16):
             rows = slice(start, min(start + (1 << 16), s.plan.n_people))
@@ -220,12 +222,12 @@ class Contents(Reader):
         return s.name.commitment("data", s.secrets.data_salt, digest.digest(), Of(part=s.me))
 
     def statement(self) -> bytes:
-        """The body of this party's statement: commitments to all masked rows and packets."""
+        """Make the body of this party's statement: commitments to all masked rows and packets."""
         s, masked, packets = self._s, {}, {}
         for pair in s.own_pairs:
-            number, drawn, work = str(pair.number), s.secrets.pairs[str(pair.number)], s.work(pair.number)
-            rows = work.masked(s.me, drawn.mask_seed, s.people)
-            masked[number] = work.masked_commitment(s.me, drawn.masked_salt, rows)
+            number, secrets, work = str(pair.number), s.secrets.pairs[str(pair.number)], s.work(pair.number)
+            rows = work.masked(s.me, secrets.mask_seed, s.people)
+            masked[number] = work.masked_commitment(s.me, secrets.masked_salt, rows)
             packets[number] = s.own_packets(pair.about._replace(owner=s.me, verifier=pair.partner(s.me)))
         triples = self._triples.statements()
         return record.encode(Statement(name=s.me, transcript=s.t0, masked=masked, packets=packets, triples=triples))
@@ -233,17 +235,17 @@ class Contents(Reader):
     # ---- dealing
 
     def _seed(self, message: Message) -> Frames:
-        drawn = self._s.secrets.pairs[str(message.pair)]
-        return [drawn.mask_seed + drawn.mask_salt]
+        secrets = self._s.secrets.pairs[str(message.pair)]
+        return [secrets.mask_seed + secrets.mask_salt]
 
     def _see_seed(self, message: Message) -> None:
         seed, salt = self._parts(message)
-        committed = self._s.work(message.pair).seed_commitment(message.owner, seed, salt)
-        if committed != self._s.hellos[message.owner].masks[str(message.pair)]:
+        commitment = self._s.work(message.pair).seed_commitment(message.owner, seed, salt)
+        if commitment != self._s.hellos[message.owner].masks[str(message.pair)]:
             raise self._wrong(message, "the seed does not fit its commitment")
 
     def _see_that_seeds_differ(self, message: Message) -> None:
-        """From each other, and from all that came to this dealer."""
+        """Check that seeds differ from each other, and from all that came to this dealer."""
         seeds = self._parts(message)[::2]
         if len(set(seeds)) != len(seeds):
             raise self._wrong(message, "two of its seeds are equal")
@@ -275,20 +277,20 @@ class Contents(Reader):
     # ---- masking
 
     def _masked(self, message: Message) -> Frames:
-        s, drawn, work = self._s, self._s.rows_secrets(message), self._s.rows_work(message)
-        yield drawn.masked_salt
-        digest = work.masked_committer(s.me, drawn.masked_salt)
-        for frame in work.masked(s.me, drawn.mask_seed, s.rows_people(message)):
+        s, secrets, work = self._s, self._s.rows_secrets(message), self._s.rows_work(message)
+        yield secrets.masked_salt
+        digest = work.masked_committer(s.me, secrets.masked_salt)
+        for frame in work.masked(s.me, secrets.mask_seed, s.rows_people(message)):
             digest.update(frame)
             yield frame
         if digest.digest() != s.rows_committed(message):
-            raise changed()
+            raise report_change()
 
     def _see_masked(self, message: Message) -> None:
         salt, rows = self._rows(message)
         pieces = (bytes_of(block) for block in rows)
-        found = self._s.rows_work(message).masked_commitment(message.owner, salt, pieces)
-        if found != self._s.rows_committed(message):
+        commitment = self._s.rows_work(message).masked_commitment(message.owner, salt, pieces)
+        if commitment != self._s.rows_committed(message):
             raise self._wrong(message, "it does not fit what was committed to")
 
     def _packet(self, message: Message) -> Frames:
@@ -302,17 +304,17 @@ class Contents(Reader):
 
     def _see_packet(self, message: Message) -> None:
         check, work = self._check_of(message), self._s.rows_work(message)
-        committed = self._s.packets_committed(check)
+        commitments = self._s.packets_committed(check)
         if message.recipient == check.verifier:
             seed, salt = self._parts(message)
-            found = work.packet_commitment(message.owner, check.verifier, message.run, (seed, salt))
-            fits = found == committed.verifier
+            commitment = work.packet_commitment(message.owner, check.verifier, message.run, (seed, salt))
+            fits = commitment == commitments.verifier
         else:
             head, rows = self._rows(message)
             pieces = (bytes_of(block) for block in rows)
             opening = head[:32], head[32:]
-            found = work.packet_commitment(message.owner, check.dealer, message.run, opening, pieces)
-            fits = found == committed.dealer
+            commitment = work.packet_commitment(message.owner, check.dealer, message.run, opening, pieces)
+            fits = commitment == commitments.dealer
         if not fits:
             raise self._wrong(message, "it does not fit what was committed to")
 
@@ -336,12 +338,12 @@ class Contents(Reader):
     def _see_open(self, message: Message) -> None:
         check = self._check_of(message)
         value, salt = self._parts(message)
-        found = self._s.rows_work(message).toss_commitment(check, message.sender, value, salt, self._s.t1)
-        if found != self._only(self._about(Kind.CLOSED, check)):
+        commitment = self._s.rows_work(message).toss_commitment(check, message.sender, value, salt, self._s.t1)
+        if commitment != self._only(self._about(Kind.CLOSED, check)):
             raise self._wrong(message, "the toss does not fit its commitment")
 
-    def _told(self, check: Check) -> Told:
-        """Both openings, both commitments; at verifier or dealer."""
+    def _both_openings(self, check: Check) -> Told:
+        """Return both openings and both commitments; at verifier or dealer."""
         own = self._s.secrets.tosses[toss_name(check)]
         mine = own.value, own.salt, self._own_toss_commitment(check)
         value, salt = self._parts(self._about(Kind.OPEN, check))
@@ -350,107 +352,114 @@ class Contents(Reader):
 
     def _see_told(self, message: Message) -> None:
         check, work, t1 = self._check_of(message), self._s.rows_work(message), self._s.t1
-        told = Told(*self._parts(message))
-        one = work.toss_commitment(check, check.verifier, told.verifier, told.verifier_salt, t1)
-        other = work.toss_commitment(check, check.dealer, told.dealer, told.dealer_salt, t1)
-        if one != told.verifier_commitment or other != told.dealer_commitment or one == other:
+        openings = Told(*self._parts(message))
+        one = work.toss_commitment(check, check.verifier, openings.verifier, openings.verifier_salt, t1)
+        other = work.toss_commitment(check, check.dealer, openings.dealer, openings.dealer_salt, t1)
+        if one != openings.verifier_commitment or other != openings.dealer_commitment or one == other:
             raise self._wrong(message, "the toss does not fit its commitments")
         second = self._about(Kind.TOLD, check, check.other(message.sender))
-        if self._is_there(second) and Told(*self._parts(second)) != told:
+        if self._is_there(second) and Told(*self._parts(second)) != openings:
             raise self._wrong(message, f"'{second.sender}' tells another toss; one of the two is at fault")
 
-    def _tossed(self, check: Check, verifier: bytes, dealer: bytes) -> Tossed:
-        return self._s.rows_work(check).tossed(check, verifier, dealer, self._s.t1)
+    def _toss_of(self, check: Check, verifier: bytes, dealer: bytes) -> Tossed:
+        return self._s.rows_work(check).toss(check, verifier, dealer, self._s.t1)
 
     # ---- what is expected, and the shares of w and f
 
     def expectation_bytes(self, check: Check) -> bytes:
-        """What the owner expects, made once and kept: one for a run, ever."""
+        """Return what the owner expects, made once and kept: one for a run, ever."""
         s, name = self._s, f"f/expected-{toss_name(check)}"
-        kept = s.folder.read(name)
-        if kept is None:
-            told = Told(*self._parts(self._about(Kind.TOLD, check, check.verifier)))
-            drawn = s.rows_secrets(check)
-            run, tossed = drawn.runs[check.run], self._tossed(check, told.verifier, told.dealer)
-            w = s.rows_work(check).expected(check, drawn, tossed, s.t1, s.rows_people(check))
-            made = Expectation(told.verifier, told.dealer, *w, run.verifier_w_salt, run.dealer_w_salt)
-            kept = b"".join(made)
-            s.folder.write(name, kept)
-        return kept
+        content = s.folder.read(name)
+        if content is None:
+            openings = Told(*self._parts(self._about(Kind.TOLD, check, check.verifier)))
+            secrets = s.rows_secrets(check)
+            run, coefficients = secrets.runs[check.run], self._toss_of(check, openings.verifier, openings.dealer)
+            w = s.rows_work(check).expected_commitments(check, secrets, coefficients, s.t1, s.rows_people(check))
+            expectation = Expectation(openings.verifier, openings.dealer, *w, run.verifier_w_salt, run.dealer_w_salt)
+            content = b"".join(expectation)
+            s.folder.write(name, content)
+        return content
 
     def _expectation(self, check: Check) -> Expectation:
-        """The owner's, as it came."""
+        """Return the owner's expectation, as it came."""
         return Expectation(*self._parts(self._about(Kind.EXPECTED, check)))
 
     def _see_expected(self, message: Message) -> None:
-        told, said = self._told(self._check_of(message)), Expectation(*self._parts(message))
-        if (said.verifier, said.dealer) != (told.verifier, told.dealer):
+        openings, expectation = self._both_openings(self._check_of(message)), Expectation(*self._parts(message))
+        if (expectation.verifier, expectation.dealer) != (openings.verifier, openings.dealer):
             raise self._wrong(message, "it is for another toss than this node's")
 
     def _w_share(self, message: Message) -> Frames:
         check, work, t1 = self._check_of(message), self._s.rows_work(message), self._s.t1
-        said = self._expectation(check)
-        tossed, (seed, _) = self._tossed(check, said.verifier, said.dealer), self._packet_of(check)
-        yield hashlib.sha256(b"".join(said)).digest()
+        expectation = self._expectation(check)
+        coefficients, (seed, _) = self._toss_of(check, expectation.verifier, expectation.dealer), self._packet_of(check)
+        yield hashlib.sha256(b"".join(expectation)).digest()
         if check.verifier == self._s.me:
-            salt, committed = said.verifier_salt, said.verifier_w
-            pieces = work.w_of_verifier(check, seed, tossed, self._masked_rows(check))
+            salt, commitment = expectation.verifier_salt, expectation.verifier_w
+            pieces = work.w_of_verifier(check, seed, coefficients, self._masked_rows(check))
         else:
-            salt, committed = said.dealer_salt, said.dealer_w
-            pieces = work.w_of_dealer(check, seed, tossed, self._mask_seed(check))
+            salt, commitment = expectation.dealer_salt, expectation.dealer_w
+            pieces = work.w_of_dealer(check, seed, coefficients, self._mask_seed(check))
         digest = work.w_committer(check, self._s.me, salt, t1)
         for frame in pieces:
             digest.update(frame)
             yield frame
-        if digest.digest() != committed:
+        if digest.digest() != commitment:
             raise self._wrong(
                 self._about(Kind.EXPECTED, check), "what it expects of this node does not follow from what it sent"
             )
 
     def _see_w_share(self, message: Message) -> None:
-        check, said = self._check_of(message), self._expectation(self._check_of(message))
+        check, expectation = self._check_of(message), self._expectation(self._check_of(message))
         head, rows = self._rows(message)
-        if head != hashlib.sha256(b"".join(said)).digest():
+        if head != hashlib.sha256(b"".join(expectation)).digest():
             raise PeerFault(
                 "MESSAGE_INVALID",
                 f"{self._name(message)}: '{check.owner}' told '{message.sender}' another expectation than this node",
                 hint=f"'{check.owner}' is at fault, or '{message.sender}'; the round ends",
             )
         by_verifier = message.sender == check.verifier
-        salt, committed = (said.verifier_salt, said.verifier_w) if by_verifier else (said.dealer_salt, said.dealer_w)
+        salt, commitment = (
+            (expectation.verifier_salt, expectation.verifier_w)
+            if by_verifier
+            else (expectation.dealer_salt, expectation.dealer_w)
+        )
         pieces = (bytes_of(block) for block in rows)
-        if self._s.rows_work(message).w_commitment(check, message.sender, salt, self._s.t1, pieces) != committed:
+        if self._s.rows_work(message).w_commitment(check, message.sender, salt, self._s.t1, pieces) != commitment:
             raise self._wrong(message, f"it is not what '{check.owner}' expects")
 
     def own_f(self, check: Check) -> int:
-        """This node's share of f, made once and kept."""
+        """Return this node's share of f, made once and kept."""
         s, name = self._s, f"f/share-{toss_name(check)}"
-        kept = s.folder.read(name)
-        if kept is None:
-            kept = self._computed_f(check).to_bytes(4, "little")
-            s.folder.write(name, kept)
-        return int.from_bytes(kept, "little")
+        content = s.folder.read(name)
+        if content is None:
+            content = self._computed_f(check).to_bytes(4, "little")
+            s.folder.write(name, content)
+        return int.from_bytes(content, "little")
 
     def _computed_f(self, check: Check) -> int:
-        s, work, said = self._s, self._s.rows_work(check), self._expectation(check)
-        tossed, (seed, corrections) = self._tossed(check, said.verifier, said.dealer), self._packet_of(check)
+        s, work, expectation = self._s, self._s.rows_work(check), self._expectation(check)
+        coefficients, (seed, corrections) = (
+            self._toss_of(check, expectation.verifier, expectation.dealer),
+            self._packet_of(check),
+        )
         theirs = self._rows(self._about(Kind.W_SHARE, check))[1]
-        rho = work.row_coefficients(check, tossed, s.t1)
+        rho = work.row_coefficients(check, coefficients, s.t1)
         if check.verifier == s.me:
             masked = self._masked_rows(check)
-            return work.f_of_verifier(check, seed, tossed, zip(masked, theirs, rho, strict=True))
+            return work.f_of_verifier(check, seed, coefficients, zip(masked, theirs, rho, strict=True))
         masks = work.masks(check.owner, self._mask_seed(check))
-        return work.f_of_dealer(check, seed, tossed, zip(masks, corrections, theirs, rho, strict=True))
+        return work.f_of_dealer(check, seed, coefficients, zip(masks, corrections, theirs, rho, strict=True))
 
     def _f_share(self, message: Message) -> Frames:
         return [self.own_f(self._check_of(message)).to_bytes(4, "little")]
 
     def _see_f_share(self, message: Message) -> None:
         check = self._check_of(message)
-        told = int.from_bytes(self._only(message), "little")
-        if told >= P:
+        theirs = int.from_bytes(self._only(message), "little")
+        if theirs >= P:
             raise self._wrong(message, "not a word")
-        if (told + self.own_f(check)) % P:
+        if (theirs + self.own_f(check)) % P:
             raise PeerFault(
                 "MESSAGE_INVALID",
                 f"masked tables: the rows of '{check.owner}' for '{check.verifier}', checked with the dealer '{check.dealer}', "
@@ -505,17 +514,17 @@ class Contents(Reader):
                 return None
             return tables_work.noise_of(s.plan, s.me, s.secrets.noise, s.t1, index)
 
-        found = tables_work.opened_tables(s.plan, [self._shares_of(message) for message in shares], noise)
-        if not tables_work.are_counts(s.plan, found):
+        tables = tables_work.opened_tables(s.plan, [self._shares_of(message) for message in shares], noise)
+        if not tables_work.are_counts(s.plan, tables):
             raise PeerFault(
                 "MESSAGE_INVALID",
                 "masked tables: what the shares add up to are no tables of this many people: a share or a pad is missing",
                 hint="the round ends; a party has other messages of this round than the others, or did not follow the protocol",
             )
-        s.folder.write("tables", b"".join(np.ascontiguousarray(table, "<i8").tobytes() for table in found))
+        s.folder.write("tables", b"".join(np.ascontiguousarray(table, "<i8").tobytes() for table in tables))
 
     def tables(self) -> bytes | None:
-        """The opened tables, as they are sent; None: not yet."""
+        """Return the opened tables, as they are sent; None: not yet."""
         return self._s.folder.read("tables")
 
     def _tables_sha256(self) -> bytes:
@@ -525,7 +534,7 @@ class Contents(Reader):
         s = self._s
         return Opened(study=s.plan.study, round=s.plan.round, transcript=s.t1, plan=s.plan_sha256, tables=sha256)
 
-    def _opened(self, message: Message) -> Frames:
+    def _make_opened(self, message: Message) -> Frames:
         yield self._signed(record.encode(self._said_of_tables(self._tables_sha256())))
         data, start = self.tables() or b"", 0
         for size in self.frame_sizes(message)[1:]:
@@ -535,9 +544,9 @@ class Contents(Reader):
     def _see_opened(self, message: Message) -> None:
         frames = self._frames(message)
         signed = self._signed_by(message, next(frames))
-        said = record.decode(Opened, signed.body, source=self._name(message))
+        document = record.decode(Opened, signed.body, source=self._name(message))
         data = b"".join(frames)
-        if said != self._said_of_tables(hashlib.sha256(data).digest()):
+        if document != self._said_of_tables(hashlib.sha256(data).digest()):
             raise self._wrong(message, "the miner signed other tables, or tables of another round")
         if not signing_key_matches(signed, self._s.hellos[message.sender]):
             raise self._wrong(message, "signed with another key than its hello says")
@@ -555,8 +564,8 @@ def _public(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def changed() -> Refusal:
-    """What was begun with is not there any more; says nothing of what differs."""
+def report_change() -> Refusal:
+    """Return the refusal for what was begun with and is not there any more; it says nothing of what differs."""
     return Refusal(
         "APPROVAL_VOID",
         "masked tables: this site's columns, or what they were randomized with, are not what the round began with",

@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.transport.sealing import OVERHEAD, open_sealed, seal
-from verticil.shared.masked.arithmetic.streams import listed
+from verticil.shared.masked.arithmetic.streams import encode_fields
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.durable import rename, sync_directory, sync_file
 from verticil.wire.v1 import common_pb2
@@ -65,16 +65,16 @@ def write(
     with disk_faults(target):
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(_MAGIC + count.to_bytes(4, "big"))
-            digest, written = hashlib.sha256(), 0
+            digest, n_written = hashlib.sha256(), 0
             for number, frame in enumerate(frames):
                 box = seal(frame, recipient=recipient, sender=sender, info=what, aad=_place(number, count))
                 sealed = len(box).to_bytes(4, "big") + box
                 digest.update(sealed)
                 file.write(sealed)
-                written += 1
-            if written != count:
-                raise ValueError(f"a message of {written} frames, expected {count}")
-            signed = sign(listed(what, count, digest.digest())).SerializeToString()
+                n_written += 1
+            if n_written != count:
+                raise ValueError(f"a message of {n_written} frames, expected {count}")
+            signed = sign(encode_fields(what, count, digest.digest())).SerializeToString()
             file.write(len(signed).to_bytes(4, "big") + signed)
             file.flush()
             sync_file(file.fileno(), part)
@@ -83,7 +83,7 @@ def write(
 
 
 def read_signed(path: Path, *, what: bytes, name: str, sizes: Sequence[int]) -> common_pb2.Signed:
-    """The signature of a message that came, once its file is whole and the signature is over these bytes.
+    """Read the signature of a message that came, once its file is whole and the signature is over these bytes.
 
     Whose it is, and whether it holds, is the caller's to check.
 
@@ -105,12 +105,12 @@ def read_signed(path: Path, *, what: bytes, name: str, sizes: Sequence[int]) -> 
         size = _number(file, name)
         data = _read(file, size, name) if size <= _SIGNED_LIMIT else b""
         if len(data) != size or file.read(1):
-            raise _torn(name)
+            raise _report_incomplete(name)
     try:
         signed = common_pb2.Signed.FromString(data)
     except DecodeError:
-        raise _torn(name) from None
-    if signed.body != listed(what, len(sizes), digest.digest()):
+        raise _report_incomplete(name) from None
+    if signed.body != encode_fields(what, len(sizes), digest.digest()):
         raise PeerFault(
             "MESSAGE_INVALID",
             f"{name}: signed as another message, or of another transcript than this node has",
@@ -122,7 +122,7 @@ def read_signed(path: Path, *, what: bytes, name: str, sizes: Sequence[int]) -> 
 def read_frames(
     path: Path, *, what: bytes, recipient: X25519PrivateKey, sender: X25519PublicKey, name: str, sizes: Sequence[int]
 ) -> Iterator[bytes]:
-    """The frames of a message for this node, one after the other.
+    """Read the frames of a message for this node, one after the other.
 
     Raises:
         PeerFault: MESSAGE_INVALID, it is not sealed by this sender for this node as this message, or as `read_signed`.
@@ -141,18 +141,18 @@ def read_frames(
 
 
 def size_of_file(frames: Iterable[int]) -> int:
-    """At most so many bytes has a message with frames of these sizes."""
+    """Return how many bytes a message with frames of these sizes has at most."""
     return len(_MAGIC) + 8 + _SIGNED_LIMIT + sum(4 + OVERHEAD + size for size in frames)
 
 
 def _place(number: int, count: int) -> bytes:
-    return listed("frame", number, count)
+    return encode_fields("frame", number, count)
 
 
 def _boxes(file: BinaryIO, name: str, sizes: Sequence[int]) -> Iterator[int]:
-    """The size of each box, bytes, with the file behind it: the caller reads so many before it asks for the next."""
+    """Read the size of each box, bytes, with the file behind it: the caller reads so many before it asks for the next."""
     if _read(file, len(_MAGIC), name) != _MAGIC:
-        raise _torn(name)
+        raise _report_incomplete(name)
     if (count := _number(file, name)) > len(sizes):
         raise _wrong(name, f"frame {len(sizes)} of {count} is one too many, expected {len(sizes)}")
     if count < len(sizes):
@@ -171,11 +171,11 @@ def _number(file: BinaryIO, name: str) -> int:
 def _read(file: BinaryIO, size: int, name: str) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise _torn(name)
+        raise _report_incomplete(name)
     return data
 
 
-def _torn(name: str) -> PeerFault:
+def _report_incomplete(name: str) -> PeerFault:
     return _wrong(name, "not a whole message")
 
 

@@ -49,7 +49,7 @@ class RoundFolder:
         self.path = path
         with disk_faults(path):
             for folder in (path, path / _SENT, path / _GOT, path / "f"):
-                if not folder.is_dir() and not self.ended:
+                if not folder.is_dir() and not self.end_line:
                     folder.mkdir(mode=0o700, parents=True)
                     sync_directory(folder.parent)
 
@@ -66,15 +66,15 @@ class RoundFolder:
             replace_file(target, content, part=target.with_name(f".{target.name}.part"))
 
     def write_once(self, name: str, content: bytes, what: str) -> None:
-        """The same of what is written once and never becomes another.
+        """Write what is written once: the same again is no change, and another content is refused.
 
         Raises:
             Refusal: APPROVAL_VOID, it is there and is another.
         """
-        known = self.read(name)
-        if known is None:
+        old = self.read(name)
+        if old is None:
             self.write(name, content)
-        elif known != content:
+        elif old != content:
             raise Refusal(
                 "APPROVAL_VOID",
                 f"masked tables: {what} is another than this round began with",
@@ -82,7 +82,7 @@ class RoundFolder:
             )
 
     def read(self, name: str) -> bytes | None:
-        """A file's bytes; None: it is not there."""
+        """Read a file's bytes; None: it is not there."""
         try:
             return (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -97,17 +97,17 @@ class RoundFolder:
         Raises:
             DataFault: STATE_CORRUPT.
         """
-        found = self.read("secrets.json")
-        if found is None:
+        content = self.read("secrets.json")
+        if content is None:
             return None
-        return record.decode(Secrets, found, source="secrets.json", fault=lambda _: self._corrupt("secrets.json"))
+        return record.decode(Secrets, content, source="secrets.json", fault=lambda _: self._corrupt("secrets.json"))
 
     def keep(self, secrets: Secrets) -> None:
         """Write the secrets, in place of those that are there."""
         self.write("secrets.json", record.encode(secrets))
 
     def forget_secrets(self) -> None:
-        """Delete them."""
+        """Delete the secrets of the round."""
         remove(self.path / "secrets.json")
         sync_directory(self.path)
 
@@ -120,12 +120,12 @@ class RoundFolder:
 
     # ---- messages
 
-    def sent(self, index: int) -> Path:
-        """Where a message that this node made is, or will be."""
+    def sent_path(self, index: int) -> Path:
+        """Return where a message that this node made is, or will be."""
         return self.path / _SENT / str(index)
 
-    def got(self, index: int) -> Path:
-        """Where a message for this node is, or will be."""
+    def arrival_path(self, index: int) -> Path:
+        """Return where a message for this node is, or will be."""
         return self.path / _GOT / str(index)
 
     def take(self, index: int, path: Path) -> None:
@@ -134,7 +134,7 @@ class RoundFolder:
         Raises:
             DataFault: DISK_FULL.
         """
-        target = self.got(index)
+        target = self.arrival_path(index)
         with disk_faults(target):
             with path.open("rb") as file:
                 sync_file(file.fileno(), path)
@@ -142,17 +142,17 @@ class RoundFolder:
             sync_directory(target.parent)
 
     def all_sent(self) -> set[int]:
-        """Those that are there."""
+        """Return the numbers of the messages of this node that are there."""
         return _numbers(self.path / _SENT)
 
     def all_got(self) -> set[int]:
-        """Those that are there, or were."""
-        return _numbers(self.path / _GOT) | set(self.received())
+        """Return the numbers of the messages for this node that are there, or were."""
+        return _numbers(self.path / _GOT) | set(self.deleted_digests())
 
-    def received(self) -> Mapping[int, str]:
-        """SHA-256 of messages that came and are deleted."""
-        found = self.read("received.json")
-        return {} if found is None else {int(index): sha256 for index, sha256 in json.loads(found).items()}
+    def deleted_digests(self) -> Mapping[int, str]:
+        """Return SHA-256 of messages that came and are deleted."""
+        content = self.read("received.json")
+        return {} if content is None else {int(index): sha256 for index, sha256 in json.loads(content).items()}
 
     @property
     def last_came(self) -> dt.datetime:
@@ -162,28 +162,28 @@ class RoundFolder:
 
     def drop_got(self, indices: set[int]) -> None:
         """Delete messages that came; that they came stays known."""
-        there = {index for index in indices if self.got(index).exists()}
+        there = {index for index in indices if self.arrival_path(index).exists()}
         if not there:
             return
-        known = dict(self.received()) | {index: file_sha256(self.got(index)) for index in there}
-        self.write("received.json", json.dumps({str(k): v for k, v in sorted(known.items())}).encode())
+        digests = dict(self.deleted_digests()) | {index: file_sha256(self.arrival_path(index)) for index in there}
+        self.write("received.json", json.dumps({str(k): v for k, v in sorted(digests.items())}).encode())
         for index in sorted(there):
-            remove(self.got(index))
+            remove(self.arrival_path(index))
         sync_directory(self.path / _GOT)
 
     # ---- the end
 
     @property
-    def ended(self) -> str:
+    def end_line(self) -> str:
         """The line of an ended round; empty: it has not ended."""
-        found = self.read("ended")
-        return "" if found is None else found.decode()
+        content = self.read("ended")
+        return "" if content is None else content.decode()
 
     def end(self, line: str) -> None:
         """Write the line that stays, then delete everything else."""
         if not self.path.is_dir():
             self.path.mkdir(mode=0o700, parents=True)
-        if not self.ended:
+        if not self.end_line:
             self.write("ended", line.encode())
         for item in sorted(self.path.iterdir()):
             if item.name == "ended":

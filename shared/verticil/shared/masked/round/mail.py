@@ -19,7 +19,7 @@ from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.masked.arithmetic.derivation import PURPOSE
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.arithmetic.streams import listed
+from verticil.shared.masked.arithmetic.streams import encode_fields
 from verticil.shared.masked.round import envelope
 from verticil.shared.masked.round.documents import Hello
 from verticil.shared.masked.round.messages import PUBLIC, Kind, Message
@@ -64,14 +64,14 @@ class Credentials:
             )
 
 
-def check_pinned(pinned: Container[str], names: Iterable[str]) -> None:
+def check_pinned(pins: Container[str], names: Iterable[str]) -> None:
     """See that a sealing key is pinned for every contributor.
 
     Raises:
         Misuse: CONFIG_INVALID, naming whose is missing.
     """
     for name in names:
-        if name not in pinned:
+        if name not in pins:
             where = "[miner] sealing_key" if name == "miner" else f"[sealing] {name}"
             raise Misuse(
                 "CONFIG_INVALID",
@@ -94,7 +94,7 @@ class Mail:
         self._plan, self._digest, self._me, self._credentials = plan, plan_sha256, me, credentials
 
     def name(self, message: Message) -> str:
-        """A message for people."""
+        """Name a message for people."""
         about = "" if message.pair < 0 else f" of pair {message.pair}"
         about += "" if message.table < 0 else f" of table {message.table}"
         about += f", rows of '{message.owner}'" if message.owner else ""
@@ -104,7 +104,7 @@ class Mail:
 
     def _what(self, message: Message, transcript: bytes) -> bytes:
         plan = self._plan
-        return listed(
+        return encode_fields(
             PURPOSE,
             "message",
             plan.study,
@@ -179,10 +179,10 @@ class Mail:
             )
         return signed
 
-    def opened(
+    def open_frames(
         self, path: Path, message: Message, transcript: bytes, secrets: Secrets | None, sizes: Sequence[int]
     ) -> Iterator[bytes]:
-        """The frames of a message that came, of these sizes at most.
+        """Read the frames of a message that came, of these sizes at most.
 
         Raises:
             PeerFault: MESSAGE_INVALID.
@@ -207,7 +207,7 @@ class Mail:
 
 
 def signing_key_of(certificate: bytes) -> bytes:
-    """The public key (32 bytes) in a signing certificate (DER) that was verified."""
+    """Return the public key (32 bytes) in a signing certificate (DER) that was verified."""
     key = x509.load_der_x509_certificate(certificate).public_key()
     if not isinstance(key, Ed25519PublicKey):
         raise PeerFault("CERTIFICATE_INVALID", "signer's certificate: not one for signing with Ed25519")

@@ -113,7 +113,7 @@ class Check(NamedTuple):
         return About(self.pair, self.table, self.owner, self.verifier, self.run)
 
     def other(self, name: str) -> str:
-        """Of verifier and dealer the other one."""
+        """Return of verifier and dealer the other one."""
         return self.dealer if name == self.verifier else self.verifier
 
 
@@ -133,12 +133,12 @@ class Pair(NamedTuple):
 
     @property
     def about(self) -> About:
-        """Of its messages."""
+        """What its messages are about."""
         return About(pair=self.number)
 
     @property
     def parties(self) -> tuple[str, str]:
-        """Both."""
+        """Both parties of the pair."""
         return self.first, self.second
 
     @property
@@ -147,7 +147,7 @@ class Pair(NamedTuple):
         return self.first, self.second, self.dealer
 
     def partner(self, name: str) -> str:
-        """Of the two parties the other one."""
+        """Return of the two parties the other one."""
         return self.second if name == self.first else self.first
 
 
@@ -168,7 +168,7 @@ class Triple(NamedTuple):
 
     @property
     def about(self) -> About:
-        """Of its messages."""
+        """What its messages are about."""
         return About(table=self.table)
 
     @property
@@ -182,7 +182,7 @@ class Triple(NamedTuple):
         return tuple(self.units.index(unit) for unit in sorted(self.units))
 
     def others(self, name: str) -> tuple[str, ...]:
-        """Of the three parties the other two."""
+        """Return of the three parties the other two."""
         return tuple(other for other in self.parties if other != name)
 
 
@@ -218,38 +218,38 @@ class Message:
 
     @property
     def group(self) -> tuple[int, int]:
-        """Pair and table."""
+        """Numbers of pair and table."""
         return self.pair, self.table
 
 
 def pairs_of(plan: Plan) -> tuple[Pair, ...]:
-    """All pairs of parties, in the plan's order."""
-    found = []
+    """List all pairs of parties, in the plan's order."""
+    pairs = []
     for number, (both, dealer) in enumerate(zip(itertools.combinations(plan.parties, 2), plan.dealers, strict=True)):
         first, second = sorted(both, key=str.encode)
-        found.append(Pair(number=number, first=first, second=second, dealer=dealer))
-    return tuple(found)
+        pairs.append(Pair(number=number, first=first, second=second, dealer=dealer))
+    return tuple(pairs)
 
 
 def triples_of(plan: Plan) -> tuple[Triple, ...]:
-    """All tables of three parties, in the plan's order."""
-    found = []
+    """List all tables of three parties, in the plan's order."""
+    triples = []
     for index, table in enumerate(plan.tables):
         owners = {plan.parties[plan.owners[unit]]: unit for unit in table}
         if len(owners) == 3:
             i, j, k = sorted(owners, key=str.encode)
             units = owners[i], owners[j], owners[k]
-            found.append(Triple(table=index, parties=(i, j, k), units=units, dealer=plan.miner))
-    return tuple(found)
+            triples.append(Triple(table=index, parties=(i, j, k), units=units, dealer=plan.miner))
+    return tuple(triples)
 
 
 def groups_of(plan: Plan) -> tuple[Pair | Triple, ...]:
-    """All whose masks are dealt together: pairs, then triples."""
+    """List all whose masks are dealt together: pairs, then triples."""
     return (*pairs_of(plan), *triples_of(plan))
 
 
 def checks_of(plan: Plan) -> tuple[Check, ...]:
-    """All runs of all checks; rows of `Plan.unchecked` have none."""
+    """List all runs of all checks; rows of `Plan.unchecked` have none."""
     of_pairs = [
         Check(pair=pair.number, owner=owner, verifier=pair.partner(owner), dealer=pair.dealer, run=run)
         for pair in pairs_of(plan)
@@ -268,7 +268,7 @@ def checks_of(plan: Plan) -> tuple[Check, ...]:
 
 
 def messages_of(plan: Plan) -> tuple[Message, ...]:
-    """Every message of the round; see the module."""
+    """List every message of the round; see the module."""
     return tuple(
         Message(
             index=index,
@@ -281,14 +281,14 @@ def messages_of(plan: Plan) -> tuple[Message, ...]:
             table=about.table,
             verifier=about.verifier,
         )
-        for index, (kind, sender, recipient, about) in enumerate(_listed(plan))
+        for index, (kind, sender, recipient, about) in enumerate(_rows_of(plan))
     )
 
 
 _Row = tuple[Kind, str, str, About]
 
 
-def _listed(plan: Plan) -> Iterator[_Row]:
+def _rows_of(plan: Plan) -> Iterator[_Row]:
     everybody, groups = (*plan.parties, plan.miner), groups_of(plan)
     yield from _to_all(Kind.HELLO, everybody, everybody)
     yield from _to_all(Kind.AGREED, everybody, everybody)

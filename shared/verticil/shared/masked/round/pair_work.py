@@ -94,18 +94,18 @@ class RowsWork(ABC):
     def masked(self, owner: str, seed: bytes, people: People) -> Iterator[bytes]:
         """U of each block of rows, as bytes."""
         for block, rows in enumerate(self.blocks):
-            found = self.mask(owner, seed, block)
-            add_one_hot(found, people.codes(rows), self.sizes[owner])
-            yield bytes_of(found)
+            rows_of_block = self.mask(owner, seed, block)
+            add_one_hot(rows_of_block, people.codes(rows), self.sizes[owner])
+            yield bytes_of(rows_of_block)
 
     def masked_committer(self, owner: str, salt: bytes) -> Hasher:
-        """Of U, as `RoundName.committer`."""
+        """Return the committer of U, as `RoundName.committer`."""
         direction, part = self._masking(owner)
         of = self._of(direction=direction, part=part)
         return self._name.committer("masked", salt, 4 * self._n * self.widths[owner], of)
 
     def masked_commitment(self, owner: str, salt: bytes, pieces: Iterable[bytes]) -> bytes:
-        """Of U, which comes in pieces."""
+        """Return the commitment to U, which comes in pieces."""
         digest = self.masked_committer(owner, salt)
         for piece in pieces:
             digest.update(piece)
@@ -114,24 +114,26 @@ class RowsWork(ABC):
     # ---- the check (4.3)
 
     def a_share(self, owner: str, seed: bytes, run: int, block: int, part: str = "a") -> Words:
-        """A share of a, or of a^2 (part ``b``), of some rows: (rows, units)."""
+        """Return a share of a, or of a^2 (part ``b``), of some rows: (rows, units)."""
         of = self._of(direction=self.direction(owner), run=run, block=block, part=part)
         rows = self.blocks[block]
-        return words(self._name.derived(seed, "check", of), (rows.stop - rows.start, len(self.sizes[owner])))
+        return words(self._name.derive(seed, "check", of), (rows.stop - rows.start, len(self.sizes[owner])))
 
-    def corrections(self, owner: str, drawn: CheckSecrets, run: int) -> Iterator[bytes]:
+    def corrections(self, owner: str, secrets: CheckSecrets, run: int) -> Iterator[bytes]:
         """b_D of each block of rows, as bytes."""
         for block in range(len(self.blocks)):
-            a_verifier = self.a_share(owner, drawn.verifier_seed, run, block)
-            a_dealer = self.a_share(owner, drawn.dealer_seed, run, block)
-            b_verifier = self.a_share(owner, drawn.verifier_seed, run, block, "b")
+            a_verifier = self.a_share(owner, secrets.verifier_seed, run, block)
+            a_dealer = self.a_share(owner, secrets.dealer_seed, run, block)
+            b_verifier = self.a_share(owner, secrets.verifier_seed, run, block, "b")
             yield bytes_of(checking.square_share(a_verifier, a_dealer, b_verifier))
 
     def packet_commitment(
-        self, owner: str, reader: str, run: int, drawn: tuple[bytes, bytes], pieces: Iterable[bytes] | None = None
+        self, owner: str, reader: str, run: int, opening: tuple[bytes, bytes], pieces: Iterable[bytes] | None = None
     ) -> bytes:
-        """Of a packet, by its seed and salt: to the seed; the dealer's to E(seed, all words of b_D), which come in pieces."""
-        seed, salt = drawn
+        """Return the commitment to a packet, by its seed and salt: to the seed; the dealer's to E(seed, all words of
+        b_D), which come in pieces.
+        """
+        seed, salt = opening
         of = self._of(direction=self.direction(owner), run=run, part=_read_by(owner, reader))
         if pieces is None:
             return self._name.commitment("packet", salt, seed, of)
@@ -144,11 +146,11 @@ class RowsWork(ABC):
         return digest.digest()
 
     def toss_commitment(self, check: Check, who: str, value: bytes, salt: bytes, t1: bytes) -> bytes:
-        """Of one node's bytes of a toss."""
-        of = self._checked(check, t1, part=_read_by(who, check.other(who)))
+        """Return the commitment to one node's bytes of a toss."""
+        of = self._check_purpose(check, t1, part=_read_by(who, check.other(who)))
         return self._name.commitment("toss", salt, value, of)
 
-    def _checked(self, check: Check, t1: bytes, part: bytes | str = b"", block: int | bytes = b"") -> Of:
+    def _check_purpose(self, check: Check, t1: bytes, part: bytes | str = b"", block: int | bytes = b"") -> Of:
         return Of(
             transcript=t1,
             pair=self._field,
@@ -158,31 +160,33 @@ class RowsWork(ABC):
             part=part,
         )
 
-    def tossed(self, check: Check, verifier: bytes, dealer: bytes, t1: bytes) -> Tossed:
-        """The coefficients that both nodes' bytes give."""
+    def toss(self, check: Check, verifier: bytes, dealer: bytes, t1: bytes) -> Tossed:
+        """Return the coefficients that both nodes' bytes give."""
         key = toss_key(verifier, dealer)
-        columns = words(self._name.derived(key, "toss", self._checked(check, t1, "r")), (self.widths[check.owner],))
+        columns = words(
+            self._name.derive(key, "toss", self._check_purpose(check, t1, "r")), (self.widths[check.owner],)
+        )
         return Tossed(key=key, columns=columns)
 
-    def row_coefficients(self, check: Check, tossed: Tossed, t1: bytes) -> Iterator[Words]:
+    def row_coefficients(self, check: Check, toss: Tossed, t1: bytes) -> Iterator[Words]:
         """rho of each block: (rows, units)."""
         for block, rows in enumerate(self.blocks):
-            key = self._name.derived(tossed.key, "toss", self._checked(check, t1, "rho", block))
+            key = self._name.derive(toss.key, "toss", self._check_purpose(check, t1, "rho", block))
             yield words(key, (rows.stop - rows.start, len(self.sizes[check.owner])))
 
-    def expected(
-        self, check: Check, drawn: PairSecrets, tossed: Tossed, t1: bytes, people: People
+    def expected_commitments(
+        self, check: Check, secrets: PairSecrets, toss: Tossed, t1: bytes, people: People
     ) -> tuple[bytes, bytes]:
-        """The owner's commitments to the shares of w that the verifier, and the dealer, have to tell."""
-        run, sizes = drawn.runs[check.run], self.sizes[check.owner]
+        """Return the owner's commitments to the shares of w that the verifier, and the dealer, have to tell."""
+        run, sizes = secrets.runs[check.run], self.sizes[check.owner]
         digests = [
             self.w_committer(check, reader, salt, t1)
             for reader, salt in ((check.verifier, run.verifier_w_salt), (check.dealer, run.dealer_w_salt))
         ]
         starts = np.cumsum(sizes, dtype=np.int64) - sizes
         for block, rows in enumerate(self.blocks):
-            of_mask = self._linear(self.mask(check.owner, drawn.mask_seed, block), tossed.columns, sizes)
-            of_row: Words = tossed.columns[people.codes(rows).astype(np.int64) + starts]
+            of_mask = self._linear(self.mask(check.owner, secrets.mask_seed, block), toss.columns, sizes)
+            of_row: Words = toss.columns[people.codes(rows).astype(np.int64) + starts]
             a_verifier = self.a_share(check.owner, run.verifier_seed, check.run, block)
             a_dealer = self.a_share(check.owner, run.dealer_seed, check.run, block)
             digests[0].update(bytes_of(subtract(add(of_mask, of_row), a_verifier)))
@@ -190,67 +194,65 @@ class RowsWork(ABC):
         return digests[0].digest(), digests[1].digest()
 
     def _linear(self, block: Words, coefficients: Words, sizes: tuple[int, ...]) -> Words:
-        found: Words = checking.combined(block, coefficients[np.newaxis], sizes)[0]
-        return found
+        sums: Words = checking.combine(block, coefficients[np.newaxis], sizes)[0]
+        return sums
 
-    def _both(self, block: Words, tossed: Tossed, owner: str) -> tuple[Words, Words]:
+    def _both(self, block: Words, toss: Tossed, owner: str) -> tuple[Words, Words]:
         """z and z*: with r, and with its squares."""
-        z, z_star = checking.combined(
-            block, np.stack([tossed.columns, checking.squares(tossed.columns)]), self.sizes[owner]
-        )
+        z, z_star = checking.combine(block, np.stack([toss.columns, checking.squares(toss.columns)]), self.sizes[owner])
         return z, z_star
 
     def w_committer(self, check: Check, reader: str, salt: bytes, t1: bytes) -> Hasher:
-        """Of a reader's share of w, as `RoundName.committer`."""
-        of = self._checked(check, t1, part=_read_by(check.owner, reader))
+        """Return the committer of a reader's share of w, as `RoundName.committer`."""
+        of = self._check_purpose(check, t1, part=_read_by(check.owner, reader))
         return self._name.committer("expected", salt, 4 * self._n * len(self.sizes[check.owner]), of)
 
     def w_commitment(self, check: Check, reader: str, salt: bytes, t1: bytes, pieces: Iterable[bytes]) -> bytes:
-        """Of a share of w, which comes in pieces."""
+        """Return the commitment to a share of w, which comes in pieces."""
         digest = self.w_committer(check, reader, salt, t1)
         for piece in pieces:
             digest.update(piece)
         return digest.digest()
 
-    def w_of_verifier(self, check: Check, seed: bytes, tossed: Tossed, masked: Iterable[Words]) -> Iterator[bytes]:
+    def w_of_verifier(self, check: Check, seed: bytes, toss: Tossed, masked: Iterable[Words]) -> Iterator[bytes]:
         """w_j of each block: of U, less its share of a."""
         for block, rows in enumerate(masked):
-            linear = self._linear(rows, tossed.columns, self.sizes[check.owner])
+            linear = self._linear(rows, toss.columns, self.sizes[check.owner])
             yield bytes_of(subtract(linear, self.a_share(check.owner, seed, check.run, block)))
 
-    def w_of_dealer(self, check: Check, seed: bytes, tossed: Tossed, mask_seed: bytes) -> Iterator[bytes]:
+    def w_of_dealer(self, check: Check, seed: bytes, toss: Tossed, mask_seed: bytes) -> Iterator[bytes]:
         """w_D of each block: of -R, less its share of a."""
         for block in range(len(self.blocks)):
             rows = self.mask(check.owner, mask_seed, block)
-            linear = negate(self._linear(rows, tossed.columns, self.sizes[check.owner]))
+            linear = negate(self._linear(rows, toss.columns, self.sizes[check.owner]))
             yield bytes_of(subtract(linear, self.a_share(check.owner, seed, check.run, block)))
 
     def f_of_verifier(
-        self, check: Check, seed: bytes, tossed: Tossed, blocks: Iterable[tuple[Words, Words, Words]]
+        self, check: Check, seed: bytes, toss: Tossed, blocks: Iterable[tuple[Words, Words, Words]]
     ) -> int:
         """f_j, of each block's U, the dealer's share of w, and rho."""
         total = 0
         for block, (rows, theirs, rho) in enumerate(blocks):
             a, b = (self.a_share(check.owner, seed, check.run, block, part) for part in ("a", "b"))
-            z, z_star = self._both(rows, tossed, check.owner)
+            z, z_star = self._both(rows, toss, check.owner)
             total += checking.verifier_sum(add(subtract(z, a), theirs), a, b, z_star, rho)
         return total % P
 
     def f_of_dealer(
-        self, check: Check, seed: bytes, tossed: Tossed, blocks: Iterable[tuple[Words, Words, Words, Words]]
+        self, check: Check, seed: bytes, toss: Tossed, blocks: Iterable[tuple[Words, Words, Words, Words]]
     ) -> int:
         """f_D, of each block's R, correction, the verifier's share of w, and rho."""
         total = 0
         for block, (mask, b, theirs, rho) in enumerate(blocks):
             a = self.a_share(check.owner, seed, check.run, block)
-            z, z_star = map(negate, self._both(mask, tossed, check.owner))
+            z, z_star = map(negate, self._both(mask, toss, check.owner))
             total += checking.dealer_sum(add(subtract(z, a), theirs), a, b, z_star, rho)
         return total % P
 
     # ---- frames
 
     def blocks_of(self, frames: Iterable[bytes], width: int, name: str) -> Iterator[Words]:
-        """The words of each block of rows that came in frames.
+        """Return the words of each block of rows that came in frames.
 
         Args:
             frames: one for each block.
@@ -286,45 +288,46 @@ class PairWork(RowsWork):
     # ---- dealing (4.1)
 
     def seed_commitment(self, owner: str, seed: bytes, salt: bytes) -> bytes:
-        """Of message 0a: there is no transcript yet."""
+        """Return the commitment of message 0a: there is no transcript yet."""
         of = Of(pair=self._field, direction=self.direction(owner), part=owner)
         return self._name.commitment("seed", salt, seed, of)
 
     def mask(self, owner: str, seed: bytes, block: int) -> Words:
         """R of some rows: (rows, width)."""
         rows = self.blocks[block]
-        key = self._name.derived(seed, "mask", self._of(direction=self.direction(owner), block=block))
+        key = self._name.derive(seed, "mask", self._of(direction=self.direction(owner), block=block))
         return words(key, (rows.stop - rows.start, self.widths[owner]))
 
     def own_product(self, seed: bytes) -> Words:
-        """The lesser name's share of R_i^T R_j, of its own seed: (width of the lesser, width of the greater)."""
+        """Return the lesser name's share of R_i^T R_j, of its own seed: (width of the lesser, width of the greater)."""
         shape = self.widths[self._pair.first], self.widths[self._pair.second]
-        return words(self._name.derived(seed, "z", self._of()), shape)
+        return words(self._name.derive(seed, "z", self._of()), shape)
 
     def dealt_product(self, first: bytes, second: bytes) -> Words:
-        """The greater name's share, which the dealer makes of both seeds."""
-        found = negate(self.own_product(first))
+        """Return the greater name's share, which the dealer makes of both seeds."""
+        product = negate(self.own_product(first))
         for block in range(len(self.blocks)):
-            found = add(
-                found, of_words(self.mask(self._pair.first, first, block), self.mask(self._pair.second, second, block))
+            product = add(
+                product,
+                of_words(self.mask(self._pair.first, first, block), self.mask(self._pair.second, second, block)),
             )
-        return found
+        return product
 
     # ---- multiplying (4.4)
 
     def share_of_first(self, seed: bytes, masked: Iterable[Words]) -> Words:
         """C_i = Z_i - R_i^T U_j, of the lesser name: (width of the lesser, width of the greater)."""
-        found = self.own_product(seed)
+        share = self.own_product(seed)
         for block, rows in enumerate(masked):
-            found = subtract(found, of_words(self.mask(self._pair.first, seed, block), rows))
-        return found
+            share = subtract(share, of_words(self.mask(self._pair.first, seed, block), rows))
+        return share
 
     def share_of_second(self, product: Words, masked: Iterable[Words], people: People) -> Words:
         """C_j = Z_j + U_i^T Y_j, of the greater name: of the same shape."""
-        found, sizes = product, self.sizes[self._pair.second]
+        share, sizes = product, self.sizes[self._pair.second]
         for rows, block in zip(self.blocks, masked, strict=True):
-            found = add(found, of_words_and_codes(block, people.codes(rows), sizes))
-        return found
+            share = add(share, of_words_and_codes(block, people.codes(rows), sizes))
+        return share
 
 
 def sizes_of(plan: Plan, party: str) -> tuple[int, ...]:
@@ -350,11 +353,11 @@ def words_of(data: bytes, shape: tuple[int, ...], name: str) -> Words:
             f"{name}: {len(data)} bytes, expected {4 * int(np.prod(shape))} for {shape} words",
             hint="the sender computed it for another plan; the round ends",
         )
-    found = np.frombuffer(data, "<u4").reshape(shape)
-    check_words(found, name)
-    return found
+    numbers = np.frombuffer(data, "<u4").reshape(shape)
+    check_words(numbers, name)
+    return numbers
 
 
 def _read_by(who: str, reader: str) -> bytes:
-    """Who commits, for whom."""
+    """Return who commits, for whom."""
     return direction_field(who, reader)

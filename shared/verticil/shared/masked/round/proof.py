@@ -15,7 +15,7 @@ from typing import Final
 
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.masked.arithmetic.derivation import PURPOSE
-from verticil.shared.masked.arithmetic.streams import unlisted
+from verticil.shared.masked.arithmetic.streams import decode_fields
 from verticil.shared.masked.round.messages import CHARGED, Kind
 from verticil.wire.v1 import common_pb2
 
@@ -57,8 +57,8 @@ def read_signed_message(body: bytes) -> SignedMessage:
         PeerFault: MESSAGE_INVALID.
     """
     try:
-        what, _, _ = unlisted(body)
-        purpose, mark, study, number, plan, _, kind, sender, recipient, transcript = unlisted(what)
+        what, _, _ = decode_fields(body)
+        purpose, mark, study, number, plan, _, kind, sender, recipient, transcript = decode_fields(what)
         if (purpose, mark) != (PURPOSE.encode(), b"message"):
             raise ValueError
         message = SignedMessage(
@@ -78,7 +78,9 @@ def read_signed_message(body: bytes) -> SignedMessage:
 
 
 def is_missing_in(proof: Iterable[common_pb2.Signed], kind: Kind) -> bool:
-    """Whether a party's proof lacks what a message of this kind would prove: that a round began, or that it was charged."""
+    """Return whether a party's proof lacks what a message of this kind would prove: that a round began, or that it was
+    charged.
+    """
     if kind is not Kind.HELLO and kind not in BEHIND_CHARGE:
         return False
     return _proves(kind) not in {_proves(read_signed_message(signed.body).kind) for signed in proof}
@@ -89,5 +91,5 @@ def _proves(kind: Kind) -> str:
 
 
 def rounds_charged(messages: Collection[SignedMessage]) -> Sequence[bytes]:
-    """The transcripts T1 of the rounds that messages prove to have been charged, ascending."""
+    """Return the transcripts T1 of the rounds that messages prove to have been charged, ascending."""
     return sorted({message.transcript for message in messages if message.is_behind_charge})

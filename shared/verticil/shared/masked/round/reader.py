@@ -68,7 +68,7 @@ class Reader:
         return [64, *units] if message.recipient == self._check_of(message).dealer else [64]  # a packet
 
     def _dealt_frames(self, message: Message) -> list[int]:
-        """Of masks: their product, or what is told of them."""
+        """Return the frames of masks: their product, or what is told of them."""
         if message.table < 0:
             return [4 * math.prod(self._s.work(message.pair).widths.values())]
         work = self._s.triple_work(message.table)
@@ -87,7 +87,7 @@ class Reader:
         return self._s.mail.name(message)
 
     def _frames(self, message: Message) -> Iterator[bytes]:
-        """The frames of a message that came, as many and as large as it must have."""
+        """Read the frames of a message that came, as many and as large as it must have."""
         sizes = self.frame_sizes(message)
         exact = message.kind not in {Kind.HELLO, Kind.STATEMENT, Kind.OPENED}
         for number, (size, frame) in enumerate(zip(sizes, self._s.read(message, sizes), strict=True)):
@@ -96,17 +96,17 @@ class Reader:
             yield frame
 
     def _only(self, message: Message) -> bytes:
-        """The one frame of a short message."""
+        """Read the one frame of a short message."""
         (frame,) = self._frames(message)
         return frame
 
     def _parts(self, message: Message) -> list[bytes]:
-        """The same, in pieces of 32 bytes."""
+        """Read the one frame of a short message, in pieces of 32 bytes."""
         data = self._only(message)
         return [data[start : start + 32] for start in range(0, len(data), 32)]
 
     def _is_there(self, message: Message) -> bool:
-        return self._s.folder.got(message.index).exists()
+        return self._s.folder.arrival_path(message.index).exists()
 
     def _wrong(self, message: Message, problem: str) -> PeerFault:
         return PeerFault(

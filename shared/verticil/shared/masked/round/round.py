@@ -24,7 +24,7 @@ from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.documents import record
 from verticil.shared.masked.arithmetic.plan import Plan
 from verticil.shared.masked.round import tables_work
-from verticil.shared.masked.round.contents import Contents, changed
+from verticil.shared.masked.round.contents import Contents, report_change
 from verticil.shared.masked.round.envelope import size_of_file
 from verticil.shared.masked.round.folder import RoundFolder, file_sha256
 from verticil.shared.masked.round.mail import Credentials
@@ -102,7 +102,7 @@ class Progress:
     since: dt.datetime
 
     def __str__(self) -> str:
-        """For people."""
+        """Describe the progress for people."""
         names = ", ".join(self.waiting_for)
         return (
             f"{self.stage}: {self.done} of {self.expected} messages, {self.size} bytes, {self.pairs_done} of {self.pairs} pairs"
@@ -128,15 +128,15 @@ class _ByKind:
         return len(self._all)
 
     def of(self, kind: Kind) -> Sequence[Message]:
-        """Those of a kind."""
+        """Return the messages of a kind."""
         return self._kinds.get(kind, ())
 
     def all_in(self, there: Set[int], kind: Kind, group: tuple[int, int] | None) -> bool:
-        """Whether all of a kind are there; of one pair or triple only, or of all."""
+        """Return whether all of a kind are there; of one pair or triple only, or of all."""
         return all(message.index in there for message in self.of(kind) if group in {None, message.group})
 
     def about(self, message: Message, kind: Kind) -> Sequence[Message]:
-        """Those of a kind about the same run of a check, or of a sacrifice."""
+        """Return those of a kind about the same run of a check, or of a sacrifice."""
         return self._about.get((kind, message.about), ())
 
 
@@ -213,7 +213,7 @@ class Round:
         self._is_sealed = True
 
     def _check_open(self) -> None:
-        if self._folder.ended:
+        if self._folder.end_line:
             raise Refusal(
                 "APPROVAL_VOID",
                 "masked tables: this round has ended at this node",
@@ -222,11 +222,11 @@ class Round:
 
     def outgoing(self, name: str, have: Collection[int] = ()) -> tuple[int, ...]:
         """Messages for a node that may leave now, but for those that it has."""
-        found = [message for message in self._outgoing if message.recipient == name and message.index in self._sent]
-        return tuple(item.index for item in found if item.index not in have and self._may_leave(item))
+        messages = [message for message in self._outgoing if message.recipient == name and message.index in self._sent]
+        return tuple(item.index for item in messages if item.index not in have and self._may_leave(item))
 
     def _may_leave(self, message: Message) -> bool:
-        """Whether its slot has come (section 4.8)."""
+        """Return whether its slot has come (section 4.8)."""
         if message.kind not in IN_SLOTS:
             return True
         try:
@@ -235,20 +235,22 @@ class Round:
             return False
 
     def _leaves(self, message: Message) -> int:
-        """When the slot of a message that is made begins, in ns since 1970: the next one after the time of its file."""
+        """Return when the slot of a message that is made begins, in ns since 1970: the next one after the time of its
+        file.
+        """
         if message.index not in self._slots:
-            made, slot = self._folder.sent(message.index).stat().st_mtime_ns, self._slot
-            self._slots[message.index] = (made // slot + 1) * slot
+            file_time, slot = self._folder.sent_path(message.index).stat().st_mtime_ns, self._slot
+            self._slots[message.index] = (file_time // slot + 1) * slot
         return self._slots[message.index]
 
     def _stamp(self, message: Message) -> int:
-        """The time of the file of a message that was made just now and leaves with a slot, in ns since 1970.
+        """Return the time for the file of a message that was made just now and leaves with a slot, in ns since 1970.
 
         It has a whole slot for its work, counted from the first full slot after the step began. When it leaves says
         then nothing of how long the work took; of work that took longer it does, and the log says so.
         """
-        made, slot = self._now(), self._slot
-        if made // slot > self._began // slot + 1:
+        time, slot = self._now(), self._slot
+        if time // slot > self._began // slot + 1:
             self.late += 1
             if self.late == 1:
                 _log.warning(
@@ -256,7 +258,7 @@ class Round:
                     " and that tells how long this machine works; it is too slow, or too busy; further ones are counted",
                     self._plan.slot_milliseconds,
                 )
-        return max(made, (self._began // slot + 1) * slot)
+        return max(time, (self._began // slot + 1) * slot)
 
     @property
     def _slot(self) -> int:
@@ -268,11 +270,11 @@ class Round:
     @property
     def held_seconds(self) -> float:
         """How long until everything that is made may leave; until then a node shows nobody that it is made."""
-        made = [message for message in self._outgoing if message.kind in IN_SLOTS and message.index in self._sent]
-        return max(0, max(map(self._leaves, made), default=0) - self._now()) / 1_000_000_000
+        messages = [message for message in self._outgoing if message.kind in IN_SLOTS and message.index in self._sent]
+        return max(0, max(map(self._leaves, messages), default=0) - self._now()) / 1_000_000_000
 
     def sealed(self, index: int) -> Item:
-        """The file of an outgoing message, to be sent as it is.
+        """Return the file of an outgoing message, to be sent as it is.
 
         Raises:
             PeerFault: NOT_READY, it is not there, or its slot has not come.
@@ -280,15 +282,15 @@ class Round:
         message = self._messages[index] if 0 <= index < len(self._messages) else None
         if message is None or message.sender != self._me or index not in self._sent or not self._may_leave(message):
             raise PeerFault("NOT_READY", f"masked tables: message {index} is not there yet")
-        path = self._folder.sent(index)
+        path = self._folder.sent_path(index)
         return Item(path=path, size=path.stat().st_size, sha256=bytes.fromhex(file_sha256(path)))
 
     def recipient(self, index: int) -> str:
-        """Who a message is for; empty: there is none of this number."""
+        """Return who a message is for; empty: there is none of this number."""
         return self._messages[index].recipient if 0 <= index < len(self._messages) else ""
 
     def missing(self, name: str) -> tuple[int, ...]:
-        """What a node has to send to this one, could be taken in now, and is not there."""
+        """Return what a node has to send to this one, could be taken in now, and is not there."""
         return tuple(
             message.index
             for message in self._incoming
@@ -335,16 +337,16 @@ class Round:
         self._got.add(index)
 
     def _compare(self, message: Message, path: Path) -> None:
-        """The same message again is no news; another one ends the round."""
+        """Compare a message that came again: the same one is no news, another one ends the round."""
         index = message.index
-        known = self._folder.received().get(index) or file_sha256(self._folder.got(index))
-        same = file_sha256(path) == known
+        digest = self._folder.deleted_digests().get(index) or file_sha256(self._folder.arrival_path(index))
+        same = file_sha256(path) == digest
         remove(path)
         if not same:
             raise self.came_twice(index)
 
     def came_twice(self, index: int) -> PeerFault:
-        """What ends the round when a message comes twice, and not the same bytes."""
+        """Return what ends the round when a message comes twice, and not the same bytes."""
         message = self._messages[index]
         return PeerFault(
             "MESSAGE_INVALID",
@@ -355,27 +357,27 @@ class Round:
     @property
     def progress(self) -> Progress:
         """How far this node is."""
-        made, got = tuple(self._sent), tuple(self._got)
-        sent = [
-            index for index in made if self._may_leave(self._messages[index])
+        own_numbers, arrivals = tuple(self._sent), tuple(self._got)
+        departures = [
+            index for index in own_numbers if self._may_leave(self._messages[index])
         ]  # when it was made is nobody's to know
-        there = {*sent, *got}
+        there = {*departures, *arrivals}
         late = {item.sender for item in self._incoming if item.index not in self._got and self._may_come(item)}
         return Progress(
             stage=self._stage,
-            done=len(sent) + len(got),
+            done=len(departures) + len(arrivals),
             expected=len(self._outgoing) + len(self._incoming),
-            size=sum(map(self._size, (*sent, *got))),
-            pairs_done=sum(needed <= there for needed in self._pairs),
+            size=sum(map(self._size, (*departures, *arrivals))),
+            pairs_done=sum(numbers <= there for numbers in self._pairs),
             pairs=len(self._pairs),
             waiting_for=tuple(name for name in self._s.contributors if name in late),
             since=self._folder.last_came,
         )
 
     def _size(self, index: int) -> int:
-        """Of a message's file, which stays as it is; 0: it is deleted."""
+        """Return the size of a message's file, which stays as it is; 0: it is deleted."""
         if index not in self._sizes:
-            path = self._folder.sent(index) if index in self._sent else self._folder.got(index)
+            path = self._folder.sent_path(index) if index in self._sent else self._folder.arrival_path(index)
             self._sizes[index] = path.stat().st_size if path.exists() else 0
         return self._sizes[index]
 
@@ -390,24 +392,24 @@ class Round:
             ("checking rows", _OF_GROUPS | {Kind.DONE}),
             ("opening", {Kind.SHARE, Kind.OPENED, Kind.RECEIPT}),
         )
-        left = {item.kind for item in self._outgoing if item.index not in self._sent}
-        left |= {item.kind for item in self._incoming if item.index not in self._got}
-        return next((words for words, kinds in stages if kinds & left), "done")
+        kinds_missing = {item.kind for item in self._outgoing if item.index not in self._sent}
+        kinds_missing |= {item.kind for item in self._incoming if item.index not in self._got}
+        return next((words for words, kinds in stages if kinds & kinds_missing), "done")
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """A party has the opened tables and has said so; the miner has heard it of all."""
         if self._s.is_party:
             return self._all_sent(Kind.RECEIPT)
         return self._all_got(Kind.RECEIPT)
 
-    def opened(self) -> tuple[Ints, ...] | None:
-        """The tables with their noise, in the plan's order; None: they are not opened yet."""
+    def read_tables(self) -> tuple[Ints, ...] | None:
+        """Return the tables with their noise, in the plan's order; None: they are not opened yet."""
         data = self._contents.tables()
         return None if data is None else tables_work.tables_from(self._plan, data)
 
     def end(self) -> None:
-        """The round is over, however: the line that stays is written, everything else deleted."""
+        """End the round, however it went: write the line that stays, and delete everything else."""
         end_round(self._folder.path, self._clock())
 
     # ---- what may come, and what may be made
@@ -424,28 +426,30 @@ class Round:
         return name in self._written
 
     def _is_agreed(self) -> bool:
-        """Whether all have one T1, and this node has heard so."""
+        """Return whether all have one T1, and this node has heard so."""
         return self._has("t1") and self._all_got(Kind.AGREED_AGAIN)
 
     def _got_of(self, message: Message, kind: Kind, count: int = 1) -> bool:
-        """Whether so many messages of a kind about the same run of a check came."""
+        """Return whether so many messages of a kind about the same run of a check came."""
         return sum(item.index in self._got for item in self._incoming.about(message, kind)) >= count
 
     def _sent_of(self, message: Message, kind: Kind) -> bool:
-        """Whether this node's message of a kind about the same run of a check is made."""
+        """Return whether this node's message of a kind about the same run of a check is made."""
         return any(item.index in self._sent for item in self._outgoing.about(message, kind))
 
     def _all_say(self, message: Message, kind: Kind) -> bool:
-        """Whether all of a kind about the same run of a sacrifice are here: both others', and this node's own for both."""
-        got, sent = self._incoming.about(message, kind), self._outgoing.about(message, kind)
-        return all(item.index in self._got for item in got) and all(item.index in self._sent for item in sent)
+        """Return whether all of a kind about the same run of a sacrifice are here: both others', and this node's own
+        for both.
+        """
+        theirs, own = self._incoming.about(message, kind), self._outgoing.about(message, kind)
+        return all(item.index in self._got for item in theirs) and all(item.index in self._sent for item in own)
 
     def _is_dealt_rightly(self, message: Message) -> bool:
-        """Whether rows of a triple may leave: all three have said that both runs of the sacrifice passed."""
+        """Return whether rows of a triple may leave: all three have said that both runs of the sacrifice passed."""
         return self._all_got(Kind.PASSED, message.group) and self._all_sent(Kind.PASSED, message.group)
 
     def _may_come(self, message: Message) -> bool:
-        """Whether this node can tell now whether a message is what it must be."""
+        """Return whether this node can tell now whether a message is what it must be."""
         kind = message.kind
         if self._s.is_party and self._all_sent(Kind.RECEIPT):
             return False
@@ -465,7 +469,7 @@ class Round:
         return self._is_agreed() and (kind not in late or late[kind]())
 
     def _may_be_made(self, message: Message) -> bool:
-        """Whether everything is there that a message of this node waits for (section 2, "may leave when")."""
+        """Return whether everything is there that a message of this node waits for (section 2, "may leave when")."""
         if message.kind in SACRIFICE:
             before = SACRIFICE.index(message.kind)
             return self._is_agreed() and (
@@ -500,7 +504,7 @@ class Round:
         return rules[message.kind]()
 
     def _is_over_for_shares(self) -> bool:
-        """Whether all rows that this party multiplies are here and checked, and all others have said so."""
+        """Return whether all rows that this party multiplies are here and checked, and all others have said so."""
         kinds = (Kind.PASSED, Kind.MASKED, Kind.F_SHARE, Kind.DONE)
         groups = [(pair.number, -1) for pair in self._s.own_pairs] + [
             (-1, three.table) for three in self._s.own_triples
@@ -521,27 +525,27 @@ class Round:
         """
         self._check_open()
         self._began = self._now()
-        moved = False
+        has_moved = False
         while self._once():
-            moved = True
-        return moved
+            has_moved = True
+        return has_moved
 
     def _once(self) -> bool:
         self._compare_with_seal()
-        moved = self._write_documents()
+        has_moved = self._write_documents()
         for message in self._outgoing:
             if message.index not in self._sent and self._may_be_made(message):
                 self._make(message)
-                moved = True
+                has_moved = True
         self._forget()
-        return moved
+        return has_moved
 
     def _make(self, message: Message) -> None:
         if message.kind in CHARGED:
             self._charge_once()
-        target, sizes = self._folder.sent(message.index), self._contents.frame_sizes(message)
+        target, sizes = self._folder.sent_path(message.index), self._contents.frame_sizes(message)
         hellos = {} if message.kind is Kind.HELLO else self._s.hellos
-        frames = self._contents.made(message)
+        frames = self._contents.make_frames(message)
         transcript = self._s.transcript(message.kind)
         self._s.mail.seal(target, message, frames, count=len(sizes), transcript=transcript, hellos=hellos)
         stamp = self._stamp(message) if message.kind in IN_SLOTS else self._now()
@@ -552,13 +556,15 @@ class Round:
         """See once that the table and its draws are those that the round began with, as long as something depends on them."""
         if self._is_sealed or not self._s.is_party or self._all_sent(Kind.SHARE) or not self._has("hello.json"):
             return
-        said = json.loads(self._s.own_hello)["data"]
-        if self._contents.data_seal().hex() != said:
-            raise changed()
+        seal = json.loads(self._s.own_hello)["data"]
+        if self._contents.data_seal().hex() != seal:
+            raise report_change()
         self._is_sealed = True
 
     def _write_documents(self) -> bool:
-        """What is said once and for all, when what it follows from is there; whether something was written."""
+        """Write what is said once and for all, when what it follows from is there; return whether something was
+        written.
+        """
         if not self._has("hello.json"):
             return False
         if not self._has("t0"):
@@ -592,22 +598,22 @@ class Round:
 
     def _forget(self) -> None:
         """Delete what nobody needs any more (section 7, "Deleted when")."""
-        drawn = self._s.drawn if self._has("t1") else None
-        if drawn is None:
+        secrets = self._s.stored_secrets if self._has("t1") else None
+        if secrets is None:
             return
         over = all(map(self._all_got, (*_OF_GROUPS, Kind.DONE))) and self._all_sent(Kind.DONE)
         if self._s.is_party:
             if not self._all_sent(Kind.SHARE):
                 return
-            if drawn.noise:
-                self._s.keep(replace(drawn, noise=b"", padding=b"", data_salt=b""))
+            if secrets.noise:
+                self._s.keep(replace(secrets, noise=b"", padding=b"", data_salt=b""))
             if over or self._all_sent(Kind.RECEIPT):  # the tables are opened, so nobody needs anything more
                 self._drop(_OF_GROUPS | {Kind.DONE})
                 self._s.forget_secrets()
             return
-        if over and drawn.dealing:
+        if over and secrets.dealing:
             self._drop(_OF_GROUPS | {Kind.DONE})
-            self._s.keep(replace(drawn, dealing=b"", tosses={}))
+            self._s.keep(replace(secrets, dealing=b"", tosses={}))
         if over and self._all_sent(Kind.OPENED):
             self._drop({Kind.SHARE})
             self._s.forget_secrets()
@@ -631,18 +637,18 @@ def end_round(path: Path, at: dt.datetime) -> None:
     """
     folder = RoundFolder(path)
     plan, t0, t1 = folder.read("plan.json"), folder.read("t0") or b"", folder.read("t1") or b""
-    said = {} if plan is None else json.loads(plan)
-    line = {"study": said.get("study", ""), "round": said.get("round", 0), "t0": t0.hex(), "t1": t1.hex()}
+    values = {} if plan is None else json.loads(plan)
+    line = {"study": values.get("study", ""), "round": values.get("round", 0), "t0": t0.hex(), "t1": t1.hex()}
     folder.end(json.dumps({**line, "ended": at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}) + "\n")
 
 
 def _pairs_of(messages: Iterable[Message], me: str, *, is_party: bool) -> tuple[frozenset[int], ...]:
-    """Of each pair, or triple, that a node sees, what says that its checks are over; see `Progress`."""
-    found: dict[tuple[int, int], set[int]] = {}
+    """Return of each pair, or triple, that a node sees, what says that its checks are over; see `Progress`."""
+    numbers_of: dict[tuple[int, int], set[int]] = {}
     shares = {message.sender: message.index for message in messages if message.kind is Kind.SHARE}
     for message in messages:
         if is_party and message.kind is Kind.DONE and me in {message.sender, message.recipient}:
-            found.setdefault(message.group, set()).add(message.index)
+            numbers_of.setdefault(message.group, set()).add(message.index)
         elif not is_party and message.kind is Kind.MASKED:
-            found.setdefault(message.group, set()).add(shares[message.sender])
-    return tuple(map(frozenset, found.values()))
+            numbers_of.setdefault(message.group, set()).add(shares[message.sender])
+    return tuple(map(frozenset, numbers_of.values()))

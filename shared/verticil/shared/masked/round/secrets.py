@@ -86,7 +86,7 @@ class TripleSecrets:
     runs: Mapping[str, tuple[CheckSecrets, ...]]
 
     def against(self, verifier: str) -> PairSecrets:
-        """What this party needs for its rows as one of the others gets them."""
+        """Return what this party needs for its rows as one of the others gets them."""
         return PairSecrets(
             mask_seed=self.mask_seeds[0],
             mask_salt=self.mask_salts[0],
@@ -132,7 +132,8 @@ class Secrets:
 
 
 def random_of(state: Path, effective: bytes, *, trial: bool) -> Random:
-    """Where a node draws from: the operating system, or, in a trial, a seed in the node's state, ``noise.seed``, if there is one.
+    """Return where a node draws from: the operating system, or, in a trial, a seed in the node's state, ``noise.seed``,
+    if there is one.
 
     Args:
         state: the node's state folder.
@@ -145,12 +146,12 @@ def random_of(state: Path, effective: bytes, *, trial: bool) -> Random:
     path = state / SEED
     if not (trial and path.exists()):
         return operating_system.token_bytes
-    drawn = 0
+    n_draws = 0
 
     def following(n_bytes: int) -> bytes:
-        nonlocal drawn
-        drawn += 1
-        info = b"verticil/masked/trial/v1" + effective + drawn.to_bytes(8, "big")
+        nonlocal n_draws
+        n_draws += 1
+        info = b"verticil/masked/trial/v1" + effective + n_draws.to_bytes(8, "big")
         return HKDF(algorithm=SHA256(), length=n_bytes, salt=None, info=info).derive(seed)
 
     try:

@@ -70,17 +70,17 @@ class Standing:
 
     @cached_property
     def name(self) -> RoundName:
-        """Which round."""
+        """Name that says which round it is."""
         return RoundName(study=self.plan.study, round=self.plan.round)
 
     @cached_property
     def mail(self) -> Mail:
-        """Seals and opens."""
+        """Seals and opens the round's messages."""
         return Mail(self.plan, self.plan_sha256, self.me, self.credentials)
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """Of the plan."""
+        """Pairs of parties of the plan."""
         return pairs_of(self.plan)
 
     @cached_property
@@ -105,7 +105,7 @@ class Standing:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """Of the plan."""
+        """Messages of the plan, all of them."""
         return messages_of(self.plan)
 
     @cached_property
@@ -120,7 +120,7 @@ class Standing:
 
     @property
     def people(self) -> People:
-        """This party's."""
+        """People of this party, by their columns."""
         if self.given is None:
             raise ValueError("a party without its people, expected them where it is made")
         return self.given
@@ -134,16 +134,16 @@ class Standing:
         Raises:
             PeerFault: STATE_CORRUPT is the folder's; it was forgotten, or lost: the round cannot go on.
         """
-        if self.drawn is None:
+        if self.stored_secrets is None:
             raise PeerFault(
                 "STUDY_MISMATCH",
                 "masked tables: what this node drew for the round is not there any more",
                 hint="a round whose secrets are lost ends; submit the study again under a new id, with a new approval",
             )
-        return self.drawn
+        return self.stored_secrets
 
     @property
-    def drawn(self) -> Secrets | None:
+    def stored_secrets(self) -> Secrets | None:
         """The same; None: it was forgotten, or not drawn yet."""
         if self._secrets is None:
             self._secrets = self.folder.secrets
@@ -155,7 +155,7 @@ class Standing:
         self._secrets = secrets
 
     def forget_secrets(self) -> None:
-        """Delete them."""
+        """Delete the secrets of the round."""
         self.folder.forget_secrets()
         self._secrets = None
 
@@ -170,36 +170,36 @@ class Standing:
         return self._body("statement.json")
 
     def _body(self, name: str) -> bytes:
-        found = self.folder.read(name)
-        if found is None:
+        content = self.folder.read(name)
+        if content is None:
             raise ValueError(f"{name} is not made yet")
-        return found
+        return content
 
     @cached_property
     def hello_bodies(self) -> Mapping[str, bytes]:
         """By name, of all contributors; after all came."""
-        return {self.me: self.own_hello} | self._told(Kind.HELLO)
+        return {self.me: self.own_hello} | self._bodies_of(Kind.HELLO)
 
     @cached_property
     def hellos(self) -> Mapping[str, Hello]:
-        """The same, read."""
+        """Hellos of all nodes, as read."""
         return {name: hello_of(body, name) for name, body in self.hello_bodies.items()}
 
     @cached_property
     def statement_bodies(self) -> Mapping[str, bytes]:
         """By name, of all parties; after all came."""
         own = {self.me: self.own_statement} if self.is_party else {}
-        return own | self._told(Kind.STATEMENT)
+        return own | self._bodies_of(Kind.STATEMENT)
 
     @cached_property
     def statements(self) -> Mapping[str, Statement]:
-        """The same, read."""
+        """Statements of all parties, as read."""
         return {
             name: record.decode(Statement, body, source=f"the statement of '{name}'")
             for name, body in self.statement_bodies.items()
         }
 
-    def _told(self, kind: Kind) -> dict[str, bytes]:
+    def _bodies_of(self, kind: Kind) -> dict[str, bytes]:
         return {
             message.sender: common_pb2.Signed.FromString(
                 *self.read(message, [DOCUMENT_BYTES])
@@ -214,11 +214,11 @@ class Standing:
 
     @cached_property
     def t1(self) -> bytes:
-        """The second."""
+        """Second transcript of the round."""
         return self._body("t1")
 
     def transcript(self, kind: Kind) -> bytes:
-        """That messages of a kind are bound to."""
+        """Return the transcript that messages of a kind are bound to."""
         if kind in _UNBOUND:
             return b""
         return self.t0 if kind in _BOUND_TO_T0 else self.t1
@@ -226,9 +226,9 @@ class Standing:
     # ---- messages
 
     def read(self, message: Message, sizes: Sequence[int]) -> Iterator[bytes]:
-        """The frames of a message that came, of these sizes at most, bytes."""
-        path = self._arriving.get(message.index) or self.folder.got(message.index)
-        return self.mail.opened(path, message, self.transcript(message.kind), self.drawn, sizes)
+        """Read the frames of a message that came, of these sizes at most, bytes."""
+        path = self._arriving.get(message.index) or self.folder.arrival_path(message.index)
+        return self.mail.open_frames(path, message, self.transcript(message.kind), self.stored_secrets, sizes)
 
     @contextlib.contextmanager
     def arriving(self, message: Message, path: Path) -> Generator[None]:
@@ -240,40 +240,40 @@ class Standing:
             del self._arriving[message.index]
 
     def message(self, kind: Kind, about: About, sender: str = "") -> Message:
-        """The one message of this kind for this node about this; `sender` where there are several."""
-        found = [
+        """Return the one message of this kind for this node about this; `sender` where there are several."""
+        messages = [
             message
             for message in self._by_kind.get(kind, ())
             if message.about == about and sender in {"", message.sender}
         ]
-        if len(found) != 1:
-            raise ValueError(f"{len(found)} messages '{kind}' of {about}, expected one")
-        return found[0]
+        if len(messages) != 1:
+            raise ValueError(f"{len(messages)} messages '{kind}' of {about}, expected one")
+        return messages[0]
 
     def all_incoming(self, kind: Kind) -> Sequence[Message]:
-        """Every message of a kind for this node."""
+        """Return every message of a kind for this node."""
         return self._by_kind.get(kind, ())
 
     @cached_property
     def _by_kind(self) -> Mapping[Kind, list[Message]]:
-        found: dict[Kind, list[Message]] = {}
+        messages_of_kind: dict[Kind, list[Message]] = {}
         for message in self.messages:
             if message.recipient == self.me:
-                found.setdefault(message.kind, []).append(message)
-        return found
+                messages_of_kind.setdefault(message.kind, []).append(message)
+        return messages_of_kind
 
     def pair(self, number: int) -> Pair:
-        """A pair of the plan."""
+        """Return a pair of the plan."""
         return self.pairs[number]
 
     def work(self, number: int) -> PairWork:
-        """The arithmetic of a pair; after T0."""
+        """Return the arithmetic of a pair; after T0."""
         if number not in self._works:
             self._works[number] = PairWork(self.plan, self.pair(number), self.t0)
         return self._works[number]
 
     def triple_work(self, table: int) -> TripleWork:
-        """The arithmetic of a triple; after T0."""
+        """Return the arithmetic of a triple; after T0."""
         if table not in self._triple_works:
             self._triple_works[table] = TripleWork(self.plan, self.triples[table], self.t0)
         return self._triple_works[table]
@@ -281,57 +281,59 @@ class Standing:
     # ---- masked rows, of a pair or a triple
 
     def rows_work(self, of: Message | Check) -> RowsWork:
-        """The arithmetic of the rows that a message or a check is about."""
+        """Return the arithmetic of the rows that a message or a check is about."""
         if of.table < 0:
             return self.work(of.pair)
         return self.triple_work(of.table).rows(of.owner, self._reader(of))
 
     def _reader(self, of: Message | Check) -> str:
-        """Who checks the rows, where it is of some check; else one who gets them."""
+        """Return who checks the rows, where it is of some check; else one who gets them."""
         return of.verifier or self.triples[of.table].others(of.owner)[0]
 
     def rows_secrets(self, of: Message | Check) -> PairSecrets:
-        """What this node drew for its own rows."""
+        """Return what this node drew for its own rows."""
         if of.table < 0:
             return self.secrets.pairs[str(of.pair)]
         return self.secrets.triples[str(of.table)].against(self._reader(of))
 
     def rows_people(self, of: Message | Check) -> People:
-        """What this node's people have in these rows."""
+        """Return what this node's people have in these rows."""
         return self.people if of.table < 0 else self.triple_work(of.table).own_unit(self.me, self.people)
 
     def rows_committed(self, of: Message) -> bytes:
-        """The owner's commitment to the masked rows."""
-        said = self.statements[of.owner]
-        return said.masked[str(of.pair)] if of.table < 0 else said.triples[str(of.table)].masked
+        """Return the owner's commitment to the masked rows."""
+        statement = self.statements[of.owner]
+        return statement.masked[str(of.pair)] if of.table < 0 else statement.triples[str(of.table)].masked
 
     def own_packets(self, about: About) -> tuple[Packets, ...]:
-        """This party's commitments to the packets of all runs of a check of its rows; none where nobody checks them."""
-        found = []
+        """Return this party's commitments to the packets of all runs of a check of its rows; none where nobody checks
+        them.
+        """
+        packets = []
         for run in range(RUNS):
             check = self.checks.get(about._replace(run=run))
             if check is not None:
                 of, work = self.rows_secrets(check).runs[run], self.rows_work(check)
                 to_verifier, to_dealer = (of.verifier_seed, of.verifier_salt), (of.dealer_seed, of.dealer_salt)
                 corrections = work.corrections(self.me, of, run)
-                found.append(
+                packets.append(
                     Packets(
                         verifier=work.packet_commitment(self.me, check.verifier, run, to_verifier),
                         dealer=work.packet_commitment(self.me, check.dealer, run, to_dealer, corrections),
                     )
                 )
-        return tuple(found)
+        return tuple(packets)
 
     def packets_committed(self, check: Check) -> Packets:
-        """The owner's commitments to the packets of a check."""
-        said = self.statements[check.owner]
+        """Return the owner's commitments to the packets of a check."""
+        statement = self.statements[check.owner]
         if check.table < 0:
-            return said.packets[str(check.pair)][check.run]
-        return said.triples[str(check.table)].packets[check.verifier][check.run]
+            return statement.packets[str(check.pair)][check.run]
+        return statement.triples[str(check.table)].packets[check.verifier][check.run]
 
 
 def hello_of(body: bytes, name: str) -> Hello:
-    """A hello; raises as `verticil.shared.documents.record.decode`."""
+    """Decode a hello; raises as `verticil.shared.documents.record.decode`."""
     return record.decode(Hello, body, source=f"the hello of '{name}'")
 
 
@@ -345,13 +347,13 @@ def check_hellos(standing: Standing) -> None:
     orders = {name: hello.order for name, hello in standing.hellos.items() if name in plan.parties}
     reference = orders.get(standing.me, next(iter(orders.values())))
     for name, hello in standing.hellos.items():
-        for what, got, expected in (
+        for what, theirs, own in (
             ("study", hello.study, plan.study),
             ("round", hello.round, plan.round),
             ("name", hello.name, name),
             ("plan", hello.plan, mine.plan),
         ):
-            if got != expected:
+            if theirs != own:
                 raise _differs(name, what)
         if name in orders and (hello.order != reference or len(hello.order) != 32 or len(hello.data) != 32):
             raise PeerFault(
@@ -376,13 +378,13 @@ def check_hellos(standing: Standing) -> None:
 
 
 def _check_keys(hellos: Mapping[str, Hello]) -> None:
-    """No two keys are one, and none is a point of small order, with which nothing can be kept secret."""
-    probe, seen = X25519PrivateKey.generate(), dict[bytes, str]()
+    """Check that no two keys are one, and none is a point of small order, with which nothing can be kept secret."""
+    probe, owners = X25519PrivateKey.generate(), dict[bytes, str]()
     for name, hello in hellos.items():
         for key in filter(None, (hello.sealing, hello.dealing, hello.padding)):
-            if seen.setdefault(key, name) != name or [hello.sealing, hello.dealing, hello.padding].count(key) > 1:
+            if owners.setdefault(key, name) != name or [hello.sealing, hello.dealing, hello.padding].count(key) > 1:
                 raise PeerFault(
-                    "MESSAGE_INVALID", f"masked tables: a key of the round of '{name}' is '{seen[key]}''s, too"
+                    "MESSAGE_INVALID", f"masked tables: a key of the round of '{name}' is '{owners[key]}''s, too"
                 )
             if int.from_bytes(key, "little") >= 2**255 - 19:  # the same point has another encoding
                 raise PeerFault("MESSAGE_INVALID", f"masked tables: a key of the round of '{name}' is not canonical")
@@ -413,16 +415,16 @@ def check_statement(statement: Statement, name: str, standing: Standing) -> None
         pair: sum(check.owner == name and str(check.pair) == pair for check in standing.checks.values())
         for pair in pairs
     }
-    checked = 0 if name in standing.plan.unchecked else RUNS
+    n_runs = 0 if name in standing.plan.unchecked else RUNS
     triples = {
         str(table): (
             32 * (name == triple.parties[-1]),
-            {verifier: checked for verifier in triple.others(name) if checked},
+            {verifier: n_runs for verifier in triple.others(name) if n_runs},
         )
         for table, triple in standing.triples.items()
         if name in triple.parties
     }
-    said = {
+    counts = {
         table: (len(of.dealt), {verifier: len(packets) for verifier, packets in of.packets.items()})
         for table, of in statement.triples.items()
     }
@@ -431,7 +433,7 @@ def check_statement(statement: Statement, name: str, standing: Standing) -> None
         or statement.transcript != standing.t0
         or set(statement.masked) != pairs
         or {pair: len(packets) for pair, packets in statement.packets.items()} != runs
-        or said != triples
+        or counts != triples
     ):
         raise PeerFault(
             "STUDY_MISMATCH",
@@ -441,5 +443,5 @@ def check_statement(statement: Statement, name: str, standing: Standing) -> None
 
 
 def signing_key_matches(signed: common_pb2.Signed, hello: Hello) -> bool:
-    """Whether the signer is who the hello says."""
+    """Return whether the signer is who the hello says."""
     return signing_key_of(signed.certificate) == hello.signing

@@ -27,7 +27,7 @@ def shape_of(plan: Plan, table: Sequence[int]) -> tuple[int, ...]:
 
 
 def noise_of(plan: Plan, name: str, key: bytes, t1: bytes, index: int) -> Words | None:
-    """The noise that a contributor draws for a table; None: it draws none.
+    """Draw a contributor's noise for a table; None: it draws none.
 
     Args:
         plan: of the round.
@@ -40,10 +40,10 @@ def noise_of(plan: Plan, name: str, key: bytes, t1: bytes, index: int) -> Words 
     crosses = plan.crosses(table)
     if not (name in plan.counted if crosses else plan.parties[plan.owners[table[0]]] == name):
         return None
-    derived = RoundName(study=plan.study, round=plan.round).derived(
+    key_of_table = RoundName(study=plan.study, round=plan.round).derive(
         key, "noise", Of(transcript=t1, pair=index, part=name)
     )
-    return opening.noise(derived, shape_of(plan, table), plan.sigma_each if crosses else plan.sigma)
+    return opening.noise(key_of_table, shape_of(plan, table), plan.sigma_each if crosses else plan.sigma)
 
 
 class ShareMaker:
@@ -84,7 +84,7 @@ class ShareMaker:
         self._places = [plan.owners[:unit].count(plan.owners[unit]) for unit in range(len(plan.owners))]
 
     def frames(self) -> Iterator[bytes]:
-        """The share of each table of the plan, as bytes."""
+        """Return the share of each table of the plan, as bytes."""
         own = self._own_tables()
         for index, table in enumerate(self._plan.tables):
             share = own.get(index, self._triples.get(index))
@@ -96,11 +96,11 @@ class ShareMaker:
             pads = {name: self._pad(name, index, share.shape) for name in self._secrets}
             after = [pad for name, pad in pads.items() if self._me.encode() < name.encode()]
             before = [pad for name, pad in pads.items() if self._me.encode() > name.encode()]
-            yield np.ascontiguousarray(opening.padded(share, after, before), "<u4").tobytes()
+            yield np.ascontiguousarray(opening.add_pads(share, after, before), "<u4").tobytes()
 
     def _pad(self, name: str, index: int, shape: tuple[int, ...]) -> Words:
         of = Of(transcript=self._t1, pair=index, direction=pair_field(self._me, name))
-        return words(self._name.derived(self._secrets[name], "pad", of), shape)
+        return words(self._name.derive(self._secrets[name], "pad", of), shape)
 
     def _own_tables(self) -> dict[int, Words]:
         """Counts of the tables within this party."""
@@ -118,10 +118,10 @@ class ShareMaker:
                 shape = tuple(sizes[place] for place in places)
                 at = np.ravel_multi_index(tuple(codes[:, place] for place in places), shape)
                 counts[index] += np.bincount(at, minlength=math.prod(shape)).reshape(shape)
-        return {index: from_numbers(found) for index, found in counts.items()}
+        return {index: from_numbers(cells) for index, cells in counts.items()}
 
     def _cross(self, table: Sequence[int]) -> Words:
-        """This party's part of a table of two parties; nothing of one in which it has no column."""
+        """Return this party's part of a table of two parties; nothing of one in which it has no column."""
         plan = self._plan
         owners = [plan.parties[plan.owners[unit]] for unit in table]
         if self._me not in owners or len(set(owners)) == 1:
@@ -131,18 +131,18 @@ class ShareMaker:
 
     def _block(self, pair: Pair, table: Sequence[int], owners: Sequence[str]) -> Words:
         rows, columns = (table[owners.index(name)] for name in pair.parties)
-        found = self._products[pair.number][self._columns(rows), self._columns(columns)]
-        return found if owners[0] == pair.first else np.ascontiguousarray(found.T)
+        block = self._products[pair.number][self._columns(rows), self._columns(columns)]
+        return block if owners[0] == pair.first else np.ascontiguousarray(block.T)
 
     def _columns(self, unit: int) -> slice:
-        """Of a unit within its party's one-hot columns."""
+        """Return the columns of a unit within its party's one-hot columns."""
         sizes = sizes_of(self._plan, self._plan.parties[self._plan.owners[unit]])
         start = sum(sizes[: self._places[unit]])
         return slice(start, start + self._plan.sizes[unit])
 
 
 def opened_tables(plan: Plan, shares: Sequence[Iterator[Words]], noise: Callable[[int], Words | None]) -> list[Ints]:
-    """All tables of the plan, with their noise: what the parties' shares, and the miner's noise, add up to.
+    """Open all tables of the plan, with their noise: what the parties' shares, and the miner's noise, add up to.
 
     Args:
         plan: of the round.
@@ -152,17 +152,19 @@ def opened_tables(plan: Plan, shares: Sequence[Iterator[Words]], noise: Callable
     Raises:
         Misuse: STUDY_UNSUPPORTED, a count with its noise might be read as another.
     """
-    found = []
+    tables = []
     for index, parts in enumerate(zip(*shares, strict=True)):
         check_capacity(plan.n_people, plan.deviation(plan.tables[index]))
         own = noise(index)
-        found.append(opening.opened([*parts, *([] if own is None else [own])]))
-    return found
+        tables.append(opening.open_sum([*parts, *([] if own is None else [own])]))
+    return tables
 
 
 def are_counts(plan: Plan, tables: Sequence[Ints]) -> bool:
-    """Whether every total is within 40 deviations of the number of people: uniform words are not, but for a chance of the room
-    that this leaves in p; honest noise is, but for a chance below 10^-300. A function of what is published."""
+    """Return whether every total is within 40 deviations of the number of people: uniform words are not, but for a
+    chance of the room that this leaves in p; honest noise is, but for a chance below 10^-300. A function of what is
+    published.
+    """
     return all(
         abs(int(counts.sum()) - plan.n_people) <= _TOTAL_DEVIATIONS * plan.deviation(table) * math.sqrt(counts.size)
         for table, counts in zip(plan.tables, tables, strict=True)
@@ -170,7 +172,7 @@ def are_counts(plan: Plan, tables: Sequence[Ints]) -> bool:
 
 
 def tables_from(plan: Plan, data: bytes) -> tuple[Ints, ...]:
-    """The tables in the bytes of all frames.
+    """Read the tables in the bytes of all frames.
 
     Raises:
         ValueError: they are of another size.
@@ -185,5 +187,5 @@ def tables_from(plan: Plan, data: bytes) -> tuple[Ints, ...]:
 
 
 def in_range(tables: Sequence[Ints]) -> bool:
-    """Whether all counts are between -p/2 and p/2."""
+    """Return whether all counts are between -p/2 and p/2."""
     return all(bool(((table >= -(P // 2)) & (table <= P // 2)).all()) for table in tables)

@@ -65,58 +65,58 @@ class TripleContents(Reader):
     def _of(self, message: Message) -> tuple[Triple, TripleWork]:
         return self._s.triples[message.table], self._s.triple_work(message.table)
 
-    def _drawn(self, table: int) -> TripleSecrets:
+    def _secrets_of(self, table: int) -> TripleSecrets:
         return self._s.secrets.triples[str(table)]
 
     # ---- what the documents say
 
     def seed_commitments(self) -> dict[str, tuple[bytes, ...]]:
-        """Of this party's hello: to the seeds of all sets, by the index of the table."""
-        s, found = self._s, {}
+        """Return the commitments of this party's hello: to the seeds of all sets, by the index of the table."""
+        s, commitments = self._s, {}
         for triple in s.own_triples:
-            drawn, work = self._drawn(triple.table), TripleWork(s.plan, triple, b"")
-            pairs = zip(drawn.mask_seeds, drawn.mask_salts, strict=True)
-            found[str(triple.table)] = tuple(
+            secrets, work = self._secrets_of(triple.table), TripleWork(s.plan, triple, b"")
+            pairs = zip(secrets.mask_seeds, secrets.mask_salts, strict=True)
+            commitments[str(triple.table)] = tuple(
                 work.seed_commitment(s.me, number, *pair) for number, pair in enumerate(pairs)
             )
-        return found
+        return commitments
 
     def statements(self) -> dict[str, TripleStatement]:
-        """Of this party's statement: commitments to masked rows, packets, and to what was dealt to it."""
-        s, found = self._s, {}
+        """Return the commitments of this party's statement: to masked rows, packets, and to what was dealt to it."""
+        s, statements = self._s, {}
         for triple in s.own_triples:
-            work, drawn = s.triple_work(triple.table), self._drawn(triple.table)
+            work, secrets = s.triple_work(triple.table), self._secrets_of(triple.table)
             others = triple.others(s.me)
             rows = work.rows(s.me, others[0])
-            pieces = rows.masked(s.me, drawn.mask_seeds[0], work.own_unit(s.me, s.people))
+            pieces = rows.masked(s.me, secrets.mask_seeds[0], work.own_unit(s.me, s.people))
             dealt = b""
             if s.me == triple.parties[-1]:
-                digest = work.dealt_committer(s.me, drawn.dealt_salt)
+                digest = work.dealt_committer(s.me, secrets.dealt_salt)
                 for frame in self._frames(s.message(Kind.PRODUCT, triple.about)):
                     digest.update(frame)
                 dealt = digest.digest()
             packets = {
                 verifier: s.own_packets(triple.about._replace(owner=s.me, verifier=verifier)) for verifier in others
             }
-            found[str(triple.table)] = TripleStatement(
-                masked=rows.masked_commitment(s.me, drawn.masked_salt, pieces),
+            statements[str(triple.table)] = TripleStatement(
+                masked=rows.masked_commitment(s.me, secrets.masked_salt, pieces),
                 dealt=dealt,
                 packets={verifier: some for verifier, some in packets.items() if some},
             )
-        return found
+        return statements
 
     # ---- dealing
 
     def _seeds(self, message: Message) -> Frames:
-        drawn = self._drawn(message.table)
-        return [b"".join(part for pair in zip(drawn.mask_seeds, drawn.mask_salts, strict=True) for part in pair)]
+        secrets = self._secrets_of(message.table)
+        return [b"".join(part for pair in zip(secrets.mask_seeds, secrets.mask_salts, strict=True) for part in pair)]
 
     def _see_seeds(self, message: Message) -> None:
         (_, work), parts = self._of(message), self._parts(message)
-        found = tuple(
+        commitments = tuple(
             work.seed_commitment(message.owner, number, *parts[2 * number : 2 * number + 2]) for number in range(SETS)
         )
-        if found != self._s.hellos[message.owner].triples[str(message.table)]:
+        if commitments != self._s.hellos[message.owner].triples[str(message.table)]:
             raise self._wrong(message, "the seeds do not fit their commitments")
 
     def _dealt(self, message: Message) -> Frames:
@@ -132,10 +132,10 @@ class TripleContents(Reader):
             words_of(frame, (len(frame) // 4,), f"{self._name(message)}, frame {number}")
 
     def _shares(self, triple: Triple, number: int) -> Iterator[Three]:
-        """This party's shares of a set, of each block of rows."""
+        """Return this party's shares of a set, of each block of rows."""
         s, work = self._s, self._s.triple_work(triple.table)
         if s.me != triple.parties[-1]:
-            return work.shares(s.me, number, self._drawn(triple.table).mask_seeds[number])
+            return work.shares(s.me, number, self._secrets_of(triple.table).mask_seeds[number])
         message = s.message(Kind.PRODUCT, triple.about)
         return work.dealt_shares(self._frames(message), number, self._name(message))
 
@@ -150,29 +150,29 @@ class TripleContents(Reader):
         return s.triple_work(message.table).toss_commitment(s.me, message.run, which, own, s.t1)
 
     def _see_closed(self, message: Message, own: bytes) -> None:
-        """No two commitments of the three are equal."""
-        said = self._only(message)
+        """Check that no two commitments of the three are equal."""
+        commitment = self._only(message)
         others = [item for item in self._both(message.kind, message.about) if item != message and self._is_there(item)]
-        if said == own or any(self._only(item) == said for item in others):
+        if commitment == own or any(self._only(item) == commitment for item in others):
             raise self._wrong(message, "it is the commitment of another one, too")
 
     def _both(self, kind: Kind, about: About) -> Iterator[Message]:
-        """Both others' messages of a kind."""
+        """Return both others' messages of a kind."""
         s = self._s
         return (s.message(kind, about, name) for name in s.triples[about.table].others(s.me))
 
     def _see_toss(self, message: Message, which: str) -> None:
         value, salt = self._parts(message)
         work = self._s.triple_work(message.table)
-        found = work.toss_commitment(message.sender, message.run, which, (value, salt), self._s.t1)
-        if found != self._only(self._s.message(_TOSSES[which][0], message.about, message.sender)):
+        commitment = work.toss_commitment(message.sender, message.run, which, (value, salt), self._s.t1)
+        if commitment != self._only(self._s.message(_TOSSES[which][0], message.about, message.sender)):
             raise self._wrong(message, "the toss does not fit its commitment")
 
     def _tosses(self, message: Message, which: str) -> list[bytes]:
-        """What the three tossed, in the order of their names."""
-        found = {item.sender: self._parts(item)[0] for item in self._both(_TOSSES[which][1], message.about)}
-        found[self._s.me] = self._own_toss(message, which)[0]
-        return [found[name] for name in self._s.triples[message.table].parties]
+        """Return what the three tossed, in the order of their names."""
+        tosses = {item.sender: self._parts(item)[0] for item in self._both(_TOSSES[which][1], message.about)}
+        tosses[self._s.me] = self._own_toss(message, which)[0]
+        return [tosses[name] for name in self._s.triples[message.table].parties]
 
     # ---- the sacrifice
 
@@ -180,7 +180,7 @@ class TripleContents(Reader):
         return self._s.triple_work(message.table).e(self._tosses(message, "e"), message.run, self._s.t1)
 
     def _own_alpha(self, message: Message) -> Iterator[Words]:
-        seeds = self._drawn(message.table).mask_seeds
+        seeds = self._secrets_of(message.table).mask_seeds
         return self._s.triple_work(message.table).alpha(self._s.me, self._e(message), seeds, message.run)
 
     def _alpha(self, message: Message) -> Frames:
@@ -197,29 +197,29 @@ class TripleContents(Reader):
             pass
 
     def _own_sums(self, message: Message) -> bytes:
-        """This party's sums of a run, computed once and kept."""
+        """Return this party's sums of a run, computed once and kept."""
         s, name = self._s, f"f/sums-{message.table}.{message.run}"
-        kept = s.folder.read(name)
-        if kept is None:
+        content = s.folder.read(name)
+        if content is None:
             triple, work = self._of(message)
             alphas = {item.sender: self._alpha_of(item) for item in self._both(Kind.ALPHA, message.about)}
             alphas[s.me] = self._own_alpha(message)
-            found = work.sums(
+            sums = work.sums(
                 s.me,
                 message.run,
                 e=self._e(message),
                 tosses=self._tosses(message, "c"),
-                seeds=self._drawn(message.table).mask_seeds,
+                seeds=self._secrets_of(message.table).mask_seeds,
                 shares=(self._shares(triple, 0), self._shares(triple, 1 + message.run)),
                 alphas=[alphas[name] for name in triple.parties],
                 t1=s.t1,
             )
-            kept = bytes_of(found)
-            s.folder.write(name, kept)
-        return kept
+            content = bytes_of(sums)
+            s.folder.write(name, content)
+        return content
 
     def _sums_salt(self, message: Message) -> bytes:
-        return self._drawn(message.table).sums_salts[message.run]
+        return self._secrets_of(message.table).sums_salts[message.run]
 
     def _own_sums_commitment(self, message: Message) -> bytes:
         s, work = self._s, self._s.triple_work(message.table)
@@ -230,9 +230,9 @@ class TripleContents(Reader):
 
     def _see_sums(self, message: Message) -> None:
         (triple, work), data = self._of(message), self._only(message)
-        said, salt = data[: 4 * SUMS], data[4 * SUMS :]
-        found = work.sums_commitment(message.sender, message.run, said, salt, self._s.t1)
-        if found != self._only(self._s.message(Kind.SUMS_CLOSED, message.about, message.sender)):
+        sums, salt = data[: 4 * SUMS], data[4 * SUMS :]
+        commitment = work.sums_commitment(message.sender, message.run, sums, salt, self._s.t1)
+        if commitment != self._only(self._s.message(Kind.SUMS_CLOSED, message.about, message.sender)):
             raise self._wrong(message, "the sums do not fit their commitment")
         total = add(self._sums_of(message), np.frombuffer(self._own_sums(message), "<u4"))
         (other,) = (item for item in self._both(message.kind, message.about) if item != message)
@@ -249,8 +249,8 @@ class TripleContents(Reader):
     # ---- the table
 
     def own_part(self, triple: Triple) -> Words:
-        """This party's part of the table."""
-        s, work, seed = self._s, self._s.triple_work(triple.table), self._drawn(triple.table).mask_seeds[0]
+        """Return this party's part of the table."""
+        s, work, seed = self._s, self._s.triple_work(triple.table), self._secrets_of(triple.table).mask_seeds[0]
         if s.me == triple.parties[-1]:
             message = s.message(Kind.PRODUCT, triple.about)
             (last,) = deque(self._frames(message), maxlen=1)

@@ -20,7 +20,7 @@ from verticil.shared.masked.arithmetic.derivation import Hasher, Of, RoundName, 
 from verticil.shared.masked.arithmetic.field import P, Words, add, subtract
 from verticil.shared.masked.arithmetic.plan import Plan
 from verticil.shared.masked.arithmetic.products import add_one_hot
-from verticil.shared.masked.arithmetic.streams import Field, block_rows, listed, row_blocks, words
+from verticil.shared.masked.arithmetic.streams import Field, block_rows, encode_fields, row_blocks, words
 from verticil.shared.masked.arithmetic.triples import PRODUCTS, Three
 from verticil.shared.masked.round.messages import Triple
 from verticil.shared.masked.round.pair_work import People, RowsWork, bytes_of, words_of
@@ -49,7 +49,7 @@ class OneUnit:
         return self.people.order
 
     def codes(self, rows: slice) -> AnyCodes:
-        """(rows, 1)."""
+        """Return the codes of the unit: (rows, 1)."""
         return self.people.codes(rows)[:, self.place : self.place + 1]
 
 
@@ -71,7 +71,7 @@ class TripleWork:
         self.blocks = tuple(row_blocks(plan.n_people, block_rows(self.width)))
 
     def rows(self, owner: str, verifier: str) -> RowsWork:
-        """The masked rows of a party, and their check by one of the others."""
+        """Return the arithmetic of a party's masked rows, and of their check by one of the others."""
         return _Rows(self, owner, verifier)
 
     def place(self, name: str) -> int:
@@ -83,7 +83,7 @@ class TripleWork:
         return self.sizes[self.place(name)]
 
     def own_unit(self, name: str, people: People) -> OneUnit:
-        """What a party's people have in its unit of the table."""
+        """Return what a party's people have in its unit of the table."""
         unit = self.triple.units[self.place(name)]
         return OneUnit(people, self.plan.owners[:unit].count(self.plan.owners[unit]))
 
@@ -93,23 +93,25 @@ class TripleWork:
     # ---- masks, and what is dealt
 
     def seed_commitment(self, owner: str, number: int, seed: bytes, salt: bytes) -> bytes:
-        """Of message 0a, to the seed of one set: there is no transcript yet."""
-        of = Of(pair=self.triple.table, direction=listed(owner), part=listed(owner, number))
+        """Return the commitment of message 0a, to the seed of one set: there is no transcript yet."""
+        of = Of(pair=self.triple.table, direction=encode_fields(owner), part=encode_fields(owner, number))
         return self._name.commitment("seed", salt, seed, of)
 
     def mask(self, owner: str, number: int, seed: bytes, block: int) -> Words:
-        """The mask of some rows, of one set: (rows, K)."""
+        """Return the mask of some rows, of one set: (rows, K)."""
         rows = self.blocks[block]
-        of = self._of(direction=listed(owner), block=block, part=number)
-        return words(self._name.derived(seed, "mask", of), (rows.stop - rows.start, self.size(owner)))
+        of = self._of(direction=encode_fields(owner), block=block, part=number)
+        return words(self._name.derive(seed, "mask", of), (rows.stop - rows.start, self.size(owner)))
 
     def shares(self, owner: str, number: int, seed: bytes) -> Iterator[Three]:
-        """Of i or j: its shares of st, rt and rs, streams of its own seed, of each block of rows."""
+        """Return i's or j's shares of st, rt and rs, streams of its own seed, of each block of rows."""
         for block, rows in enumerate(self.blocks):
             st, rt, rs = (
                 words(
-                    self._name.derived(
-                        seed, "z", self._of(direction=listed(owner), block=block, part=listed(product, number))
+                    self._name.derive(
+                        seed,
+                        "z",
+                        self._of(direction=encode_fields(owner), block=block, part=encode_fields(product, number)),
                     ),
                     (rows.stop - rows.start, *shape),
                 )
@@ -122,12 +124,14 @@ class TripleWork:
         return tuple((self.sizes[one], self.sizes[other]) for one, other in PRODUCTS)
 
     def whole(self, owner: str, seed: bytes) -> Words:
-        """Of i or j: its share of the sum of rst, of its own seed."""
-        of = self._of(direction=listed(owner), part=listed("rst", 0))
-        return words(self._name.derived(seed, "z", of), self.sizes)
+        """Return i's or j's share of the sum of rst, of its own seed."""
+        of = self._of(direction=encode_fields(owner), part=encode_fields("rst", 0))
+        return words(self._name.derive(seed, "z", of), self.sizes)
 
     def dealt(self, seeds: Mapping[str, Sequence[bytes]]) -> Iterator[bytes]:
-        """What the dealer sends to k: of each set and block its shares of st, rt and rs; then that of the sum of rst."""
+        """Return what the dealer sends to k: of each set and block its shares of st, rt and rs; then that of the sum of
+        rst.
+        """
         i, j, _ = self.triple.parties
         total = np.zeros(self.sizes, np.uint32)
         for number in range(SETS):
@@ -135,10 +139,10 @@ class TripleWork:
             for block, (first, second) in enumerate(streams):
                 r, s, t = (self.mask(name, number, seeds[name][number], block) for name in self.triple.parties)
                 parts = zip(triples.products_of((r, s, t)), first, second, strict=True)
-                yield b"".join(bytes_of(triples.left(*part)) for part in parts)
+                yield b"".join(bytes_of(triples.third_share(*part)) for part in parts)
                 if number == 0:
                     total = add(total, triples.table_of(r, s, t))
-        yield bytes_of(triples.left(total, self.whole(i, seeds[i][0]), self.whole(j, seeds[j][0])))
+        yield bytes_of(triples.third_share(total, self.whole(i, seeds[i][0]), self.whole(j, seeds[j][0])))
 
     def dealt_sizes(self) -> list[int]:
         """Bytes of its frames."""
@@ -163,38 +167,38 @@ class TripleWork:
                 yield st, rt, rs
 
     def dealt_committer(self, who: str, salt: bytes) -> Hasher:
-        """Of all words that were dealt to k."""
+        """Return the committer of all words that were dealt to k."""
         return self._name.committer("dealt", salt, sum(self.dealt_sizes()), self._of(part=who))
 
     # ---- the sacrifice
 
     def toss_commitment(self, who: str, run: int, which: str, opening: tuple[bytes, bytes], t1: bytes) -> bytes:
-        """Of one party's bytes of a toss, and their salt."""
+        """Return the commitment to one party's bytes of a toss, and their salt."""
         value, salt = opening
-        of = Of(transcript=t1, pair=self.triple.table, run=run, part=listed(who, which))
+        of = Of(transcript=t1, pair=self.triple.table, run=run, part=encode_fields(who, which))
         return self._name.commitment("toss", salt, value, of)
 
     def e(self, tosses: Sequence[bytes], run: int, t1: bytes) -> int:
         """e, of the three parties' bytes."""
-        return int(words(self._tossed(tosses, run, "e", t1), (1,))[0])
+        return int(words(self._toss_key(tosses, run, "e", t1), (1,))[0])
 
     def _coefficients(self, tosses: Sequence[bytes], run: int, t1: bytes, block: int) -> Three:
         rows = self.blocks[block]
         st, rt, rs = (
             words(
-                self._tossed(tosses, run, listed("c", product), t1, block),
+                self._toss_key(tosses, run, encode_fields("c", product), t1, block),
                 (COEFFICIENTS, rows.stop - rows.start, *shape),
             )
             for product, shape in enumerate(self._shapes)
         )
         return st, rt, rs
 
-    def _tossed(
+    def _toss_key(
         self, tosses: Sequence[bytes], run: int, part: bytes | str, t1: bytes, block: int | bytes = b""
     ) -> bytes:
-        key = hashlib.sha256(listed(*tosses)).digest()
+        key = hashlib.sha256(encode_fields(*tosses)).digest()
         of = Of(transcript=t1, pair=self.triple.table, run=run, block=block, part=part)
-        return self._name.derived(key, "toss", of)
+        return self._name.derive(key, "toss", of)
 
     def alpha(self, owner: str, e: int, seeds: Sequence[bytes], run: int) -> Iterator[Words]:
         """e r - r' of each block of rows."""
@@ -214,7 +218,8 @@ class TripleWork:
         alphas: Sequence[Iterator[Words]],
         t1: bytes,
     ) -> Words:
-        """What a party's shares add up to in the sacrifice: (products, lists of coefficients); all three's are 0 together.
+        """Return what a party's shares add up to in the sacrifice: (products, lists of coefficients); all three's are 0
+        together.
 
         Args:
             owner: the party.
@@ -226,9 +231,9 @@ class TripleWork:
             alphas: of all three, of each block.
             t1: the second transcript.
         """
-        found = np.zeros((len(PRODUCTS), COEFFICIENTS), np.int64)
+        totals = np.zeros((len(PRODUCTS), COEFFICIENTS), np.int64)
         for block, (first, second, r, s, t) in enumerate(zip(*shares, *alphas, strict=True)):
-            found += triples.sacrificed(
+            totals += triples.sum_sacrifice(
                 self.place(owner),
                 e,
                 (self.mask(owner, 0, seeds[0], block), self.mask(owner, 1 + run, seeds[1 + run], block)),
@@ -236,10 +241,10 @@ class TripleWork:
                 alphas=(r, s, t),
                 coefficients=self._coefficients(tosses, run, t1, block),
             )
-        return (found % P).astype(np.uint32)
+        return (totals % P).astype(np.uint32)
 
     def sums_commitment(self, who: str, run: int, sums: bytes, salt: bytes, t1: bytes) -> bytes:
-        """Of one party's sums."""
+        """Return the commitment to one party's sums."""
         of = Of(transcript=t1, pair=self.triple.table, run=run, part=who)
         return self._name.commitment("sum", salt, sums, of)
 
@@ -255,7 +260,7 @@ class TripleWork:
         whole: Words,
         people: People,
     ) -> Words:
-        """A party's part of the table, its axes as the plan's table has them.
+        """Return a party's part of the table, its axes as the plan's table has them.
 
         Args:
             owner: the party.
@@ -265,15 +270,15 @@ class TripleWork:
             whole: of the sum of rst.
             people: its people.
         """
-        found, place, unit = np.zeros(self.sizes, np.uint32), self.place(owner), self.own_unit(owner, people)
+        table, place, unit = np.zeros(self.sizes, np.uint32), self.place(owner), self.own_unit(owner, people)
         for block, (products, *theirs) in enumerate(zip(shares, *masked.values(), strict=True)):
             mask = self.mask(owner, 0, seed, block)
             own = mask.copy()
             add_one_hot(own, unit.codes(self.blocks[block]), (self.size(owner),))
             rows = dict(zip(masked, theirs, strict=True)) | {owner: own}
             u, v, w = (rows[name] for name in self.triple.parties)
-            found = add(found, triples.share(place, (u, v, w), mask, products))
-        return np.ascontiguousarray(subtract(found, whole).transpose(self.triple.axes))
+            table = add(table, triples.share(place, (u, v, w), mask, products))
+        return np.ascontiguousarray(subtract(table, whole).transpose(self.triple.axes))
 
 
 class _Rows(RowsWork):
@@ -284,12 +289,12 @@ class _Rows(RowsWork):
         self._work, self._verifier = work, verifier
 
     def direction(self, owner: str) -> bytes:
-        """E(owner, verifier)."""
+        """Return E(owner, verifier), the field of the direction."""
         return direction_field(owner, self._verifier)
 
     def _masking(self, owner: str) -> tuple[bytes, Field]:
-        return listed(owner), listed(owner, 0)
+        return encode_fields(owner), encode_fields(owner, 0)
 
     def mask(self, owner: str, seed: bytes, block: int) -> Words:
-        """Of the rows, set 0: one for both readers."""
+        """Return the mask of the rows, set 0: one for both readers."""
         return self._work.mask(owner, 0, seed, block)

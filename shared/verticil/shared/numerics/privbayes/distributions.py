@@ -44,7 +44,7 @@ def project(counts: Floats, projection: Projection, possible: Bools | None = Non
         projection: how.
         possible: of its shape, not all False: the rest is 0. None: all is.
 
-    >>> [projected(np.array([4.0, -2.0, 6.0]), how).round(9).tolist() for how in ("clip", "simplex")]
+    >>> [project(np.array([4.0, -2.0, 6.0]), how).round(9).tolist() for how in ("clip", "simplex")]
     [[0.4, 0.0, 0.6], [0.375, 0.0, 0.625]]
     """
     if possible is not None:

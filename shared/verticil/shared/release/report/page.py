@@ -169,7 +169,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
             )
             for party in study.parties
         ],
-        "rows": [_row(column, owner_index) for column in statement.sent],
+        "rows": [_row(column, owner_index) for column in statement.sent_columns],
         "section": release_protocol(study).section(content, statement),
         "coordinated": protocol.coordinated,
         "alone": protocol.whole_table,
@@ -256,8 +256,8 @@ def _row(column: ColumnStatement, owner_index: Mapping[str, int]) -> Row:
         factor=wording.factor(column.epsilon),
         posterior=wording.at_most(column.posterior),
         epsilon=wording.epsilon(column.epsilon),
-        bounded=column.bounded,
-        unchanged=column.unchanged,
+        bounded=column.has_bound,
+        unchanged=column.is_unchanged,
         two_level=column.two_level,
         released_set=_released_set(column),
         joint=_joint(column),
@@ -284,7 +284,7 @@ def _joint(column: ColumnStatement) -> str | None:
 
 def _total(statement: PrivacyStatement) -> dict[str, object]:
     return {
-        "bounded": statement.bounded,
+        "bounded": statement.has_bound,
         "epsilon": wording.epsilon(statement.epsilon_per_person),
         "factor": wording.factor(statement.epsilon_per_person),
         "posterior": wording.at_most(statement.posterior_per_person),
@@ -296,17 +296,17 @@ def _total(statement: PrivacyStatement) -> dict[str, object]:
 
 def _unchanged(statement: PrivacyStatement) -> dict[str, object]:
     """The columns without noise: what the page says of noise must not be said of them."""
-    names = [name for column in statement.sent if column.unchanged for name in column.variables]
+    names = [name for column in statement.sent_columns if column.is_unchanged for name in column.variables]
     return {
         "names": names,
         "they": "it is" if len(names) == 1 else "they are",
-        "every": all(column.unchanged for column in statement.sent),
+        "every": all(column.is_unchanged for column in statement.sent_columns),
     }
 
 
 def _example(statement: PrivacyStatement) -> Row | None:
     """The bounded column with the largest factor: the statement in words is about it."""
-    bounded = [column for column in statement.sent if column.bounded and column.epsilon > 0]
+    bounded = [column for column in statement.sent_columns if column.has_bound and column.epsilon > 0]
     if not bounded:
         return None
     worst = max(bounded, key=lambda column: column.epsilon)
