@@ -134,7 +134,7 @@ def run(
 
     daemons.run_until_stopped(
         lambda stop, vitals: run_party(
-            document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop, vitals=vitals
+            document, on_start=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop, vitals=vitals
         ),
         state=document.state_directory,
         with_parent=with_parent,
