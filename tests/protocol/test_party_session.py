@@ -938,7 +938,7 @@ async def test_what_is_randomized_for_the_miner_is_served_to_no_fellow_party(fed
     config, caller = federation.config("south"), Identity(federation="trial", role=Role.PARTY, name="north")
     with Site.open(config) as site:
         record, attempts = site.state.study(digest), site.ledger.attempts()
-        effective = record.task.decided
+        effective = record.task.effective_study
         (unit, *_) = effective.units_of("south")
         assert readers(effective, unit, None) == ("north",)  # it would score their pair between peers
         node = Node(

@@ -385,7 +385,7 @@ async def _acted(alone: Alone, act: str, meanwhile: Callable[[], None] | None) -
         key = ApproverKey.load(party.folder / f"{OFFICER}.key")
         try:
             party.site.voting.require_approver(alone.record, OFFICER, key)
-            compare = party_protocol(alone.record.task.proposed).compare
+            compare = party_protocol(alone.record.task.proposal_study).compare
             review.countersign(party.site, alone.record, party.node.signing_key, OFFICER, alone.tick(), compare=compare)
         except (VerticilError, StoppedError) as error:
             alone.errors.append(getattr(error, "code", ""))

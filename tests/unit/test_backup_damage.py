@@ -53,7 +53,7 @@ def test_a_backup_of_an_early_program_is_refused_by_name() -> None:
     """The first programs wrote no sum into the head."""
     head = {"party": "north", "n": 2**4, "r": 8, "p": 1, "salt": "ab" * 16}
     text = rfc8785.dumps(head)
-    frames = list(sealing._framed(DATA))
+    frames = list(sealing._split_frames(DATA))
     cipher = sealing._cipher(WORDS, json.loads(text))
     body = [cipher.encrypt(sealing._nonce(n, last=last), frame, text) for n, (frame, last) in enumerate(frames)]
     old = b"verticil backup 1\n" + len(text).to_bytes(2, "big") + text + b"".join(body)

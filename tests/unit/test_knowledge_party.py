@@ -17,7 +17,7 @@ from verticil.curator.study import owners_study
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
-from verticil.party.limits.rules import asked, uncovered
+from verticil.party.limits.rules import list_uncovered, questions_of
 from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
 from verticil.party.operator.check import check
 from verticil.party.operator.view_model import questions
@@ -104,11 +104,11 @@ def test_no_rule_of_a_site_approves_a_cut_that_properties_make(folder):
     """Categories that party.toml permits are another question where a study says which values go into them."""
     plain, known = stating(), stating(SMOKED)
     columns = columns_of(config_of(folder, ["no", "yes"]), plain)
-    allowed = asked(plain, "clinic", columns)
-    assert uncovered(plain, "clinic", columns, allowed) == ()
-    (said,) = uncovered(known, "clinic", columns, allowed)
+    allowed = questions_of(plain, "clinic", columns)
+    assert list_uncovered(plain, "clinic", columns, allowed) == ()
+    (said,) = list_uncovered(known, "clinic", columns, allowed)
     assert said.startswith("column 'smoker': its categories")
-    assert uncovered(known, "clinic", columns, asked(known, "clinic", columns)) == ()
+    assert list_uncovered(known, "clinic", columns, questions_of(known, "clinic", columns)) == ()
     (words,) = [item.words for item in questions(config_of(folder, ["no"]), known).asked if item.columns == ("smoker",)]
     assert "3 finer values that the study lists are written as their category, before anything else" in words
 
@@ -168,9 +168,9 @@ def test_what_a_flag_means_is_part_of_its_release_and_of_what_people_approve(fol
     assert sent[0].codebook_digest != sent[1].codebook_digest
     columns = columns_of(config, flagged())
     same = dataclasses.replace(TOLD, when=(TOLD.when[0], dataclasses.replace(TOLD.when[1], values=("no",))))
-    allowed = asked(flagged(), "clinic", columns)
-    assert uncovered(flagged(), "clinic", columns, allowed) == ()
-    (said,) = uncovered(flagged(flag=same), "clinic", columns_of(config, flagged(flag=same)), allowed)
+    allowed = questions_of(flagged(), "clinic", columns)
+    assert list_uncovered(flagged(), "clinic", columns, allowed) == ()
+    (said,) = list_uncovered(flagged(flag=same), "clinic", columns_of(config, flagged(flag=same)), allowed)
     assert said.startswith("column 'told': its categories")
 
 

@@ -96,7 +96,7 @@ def send(site: Site, study: Study) -> bytes:
         release, version_tag=tag, policy=site.config.policy, study_digest=digest, study_id=study.id, unit=0, recipient="miner",
         artifact_sha256=sha256, size=12_345, at=NOW,
     )  # fmt: skip
-    site.state.receipted(digest, 0, b"receipt")
+    site.state.mark_receipted(digest, 0, b"receipt")
     return digest
 
 

@@ -14,7 +14,7 @@ from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.releases import Column
-from verticil.party.limits.rules import Rule, asked
+from verticil.party.limits.rules import Rule, questions_of
 from verticil.party.operator.check import _cost
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
@@ -223,7 +223,7 @@ def test_a_column_is_one_draw_whoever_could_read_it_first(config: PartyConfig, m
 
 def test_no_rule_approves_a_masked_study(config: PartyConfig, masked: Study) -> None:
     rule = Rule(name="all", columns=("age", "smoker"), max_epsilon=100.0)
-    known = asked(masked, "clinic", {name: Column(dataset="people", source=name) for name in ("age", "smoker")})
+    known = questions_of(masked, "clinic", {name: Column(dataset="people", source=name) for name in ("age", "smoker")})
     policy = dataclasses.replace(config.policy, approval="rules", rules=(rule,))
     with Site.open(dataclasses.replace(config, policy=policy, codebook=known)) as site:
         digest, proposal = canonical.digest(masked), canonical.to_bytes(masked)

@@ -50,10 +50,10 @@ def test_state_moves_and_the_effective_study_is_found_by_its_digest(database):
         failure="",
     )
     state.remember(task, "peers", AT)
-    assert state.agreed(b"") is None  # a study without an effective one is under no digest
+    assert state.find_effective(b"") is None  # a study without an effective one is under no digest
     state.agree(DIGEST, b"effective", b"e" * 32)
     state.move(DIGEST, State.FAILED, "ARTIFACT_INVALID")
-    record = state.agreed(b"e" * 32)
+    record = state.find_effective(b"e" * 32)
     assert record is not None
     assert (record.digest, record.task.state, record.task.failure) == (DIGEST, State.FAILED, "ARTIFACT_INVALID")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from verticil.party.dataset.person_keys import PeopleOfTable, PersonMacs, TableKeys
-from verticil.party.people.sketch import LIMIT, Sketch, false_alarm, miss, numbered, share
+from verticil.party.people.sketch import LIMIT, Sketch, false_alarm, miss, number_keys, share
 from verticil.party.people.sketches import Sketches
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import create_secret
@@ -67,12 +67,12 @@ def test_ids_spelled_otherwise_are_recognised_where_digits_tell_people_apart(tmp
 
 def test_rows_without_ids_are_told_apart_by_how_often_they_occur() -> None:
     keys = np.array([5, 9, 5, 5, 9, 7], dtype=np.uint64)
-    found = numbered(keys)
+    found = number_keys(keys)
     assert len(found) == 6
     assert {5, 7, 9} <= set(found.tolist())
-    fewer = numbered(np.array([5, 5, 7], dtype=np.uint64))
+    fewer = number_keys(np.array([5, 5, 7], dtype=np.uint64))
     assert len(np.intersect1d(found, fewer)) == 3
-    assert len(numbered(np.empty(0, dtype=np.uint64))) == 0
+    assert len(number_keys(np.empty(0, dtype=np.uint64))) == 0
 
 
 # ---- how it can err

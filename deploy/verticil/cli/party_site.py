@@ -135,7 +135,7 @@ def run(
     daemons.run_until_stopped(
         lambda stop, vitals: run_party(
             document,
-            started=report_port,
+            on_start=report_port,
             seed_derived=seed_derived,
             accept_older=accept_older,
             stop=stop,

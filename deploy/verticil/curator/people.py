@@ -24,7 +24,7 @@ from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonM
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.people.reading import read_everybody
-from verticil.party.people.sketch import LIMIT, numbered
+from verticil.party.people.sketch import LIMIT, number_keys
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.secret import SiteSecret
@@ -54,7 +54,7 @@ def people_of(path: Path, *, id_column: str | None, secret: SiteSecret, folder: 
             rows = zip(*(part.columns[name].texts() for name in names), strict=True)
             pairs, _ = macs.of([json.dumps(row) for row in rows])
             keys.append(key_numbers(pairs[:, :KEY_BYTES]))
-    rows_of_table = numbered(np.concatenate(keys))
+    rows_of_table = number_keys(np.concatenate(keys))
     return PeopleOfTable(exact=rows_of_table, loose=rows_of_table)
 
 
@@ -70,7 +70,7 @@ def of_same_people(state: CuratorState, name: str, *others: str) -> tuple[Curato
         The state with one account for all of them; and the name that noise is drawn by: the data set's own where something was
         charged to it, else that of the first one of its people.
     """
-    charged_names = state.ledger.people.charged()
+    charged_names = state.ledger.people.list_charged()
     measured_names = charged_names | state.sketches.for_studies()
     same_people, new = {name}, {name, *others}
     while new:
@@ -96,7 +96,7 @@ def remarks_on(state: CuratorState, name: str, place: Path, folder: Path) -> Ite
         place: the table.
         folder: of the state.
     """
-    charged_names = state.ledger.people.charged()
+    charged_names = state.ledger.people.list_charged()
     others = [other for other in state.ledger.people.names(name) if other != name and other in charged_names]
     if others:
         name_list = ", ".join(f"'{other}'" for other in others)

@@ -75,7 +75,7 @@ def load_everywhere(
         The study's digest, hexadecimal.
     """
     studies = [
-        peer_commands.load_study(load_party(folder / "party.toml"), study, at=at, unreviewed=unreviewed)
+        peer_commands.load_study(load_party(folder / "party.toml"), study, at=at, allow_unreviewed=unreviewed)
         for folder in parties.values()
     ]
     return studies[0].digest

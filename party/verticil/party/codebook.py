@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def known_from(table: Table, datasets: Mapping[str, DatasetRule]) -> Known:
-    """What a ``[codebook]`` table permits.
+    """Return what a ``[codebook]`` table permits.
 
     Args:
         table: the table; an absent one permits nothing.
@@ -47,15 +47,15 @@ def known_from(table: Table, datasets: Mapping[str, DatasetRule]) -> Known:
     combinations: set[Combinations] = set()
     for item in table.tables("jointly", optional=True):
         combinations.add(_new(item, "impossible", _combinations(item, datasets, columns), combinations))
-    known = Known(columns=frozenset(columns), combinations=frozenset(combinations), normalise=_normalise(table))
+    codebooks = Known(columns=frozenset(columns), combinations=frozenset(combinations), normalise=_normalise(table))
     table.finish()
-    return known
+    return codebooks
 
 
-def _new(table: Table, key: str, found: T, before: Set[T]) -> T:
-    if found in before:
+def _new(table: Table, key: str, value: T, before: Set[T]) -> T:
+    if value in before:
         table.fail(key, "stands there twice with the same content, expected once")
-    return found
+    return value
 
 
 def _normalise(table: Table) -> frozenset[tuple[str, ...]]:
@@ -80,7 +80,7 @@ def _column(table: Table, datasets: Mapping[str, DatasetRule]) -> ColumnCodebook
     return codebook_of(variable, column)
 
 
-def _combinations(table: Table, datasets: Mapping[str, DatasetRule], known: Set[ColumnCodebook]) -> Combinations:
+def _combinations(table: Table, datasets: Mapping[str, DatasetRule], codebooks: Set[ColumnCodebook]) -> Combinations:
     table.only("sources", "dataset", "impossible")
     sources = table.strings("sources")
     if len(sources) < 2:
@@ -96,7 +96,7 @@ def _combinations(table: Table, datasets: Mapping[str, DatasetRule], known: Set[
                 "impossible", f"combination {number}: expected {len(columns)} labels, one of each of the sources"
             )
         for label, column in zip(cast("tuple[str, ...]", row), columns, strict=True):
-            books = [book.labels for book in known if book.column == column]
+            books = [book.labels for book in codebooks if book.column == column]
             if books and not any(label in labels for labels in books):
                 table.fail(
                     "impossible",

@@ -181,7 +181,7 @@ def require_marked_authority(config: PartyConfig, *, is_demo: bool) -> None:
 
 
 def _check_files(table: Table, datasets: Mapping[str, DatasetRule]) -> None:
-    """The lifetime sum is per data set name: one table under two names would be charged to two sums."""
+    """Refuse one table under two names: the lifetime sum is per data set name, so it would be charged to two sums."""
     names: dict[tuple[str, str, str], str] = {}
     for name, rule in datasets.items():
         place = str(rule.path.resolve()) if rule.server is None else rule.server.named_by
@@ -199,18 +199,18 @@ _URLS: Final = ("url", "url_env", "url_file")
 
 
 def _place(table: Table, base: Path) -> tuple[Path, Format, Server | None]:
-    """Where a data set is, in a file or on a server."""
-    said = [key for key in ("path", *_URLS) if table.has(key)]
-    if len(said) > 1:
-        table.fail(said[1], f"stands beside {said[0]}, expected one place")
-    if not said or said == ["path"]:
+    """Return where a data set is, in a file or on a server."""
+    keys = [key for key in ("path", *_URLS) if table.has(key)]
+    if len(keys) > 1:
+        table.fail(keys[1], f"stands beside {keys[0]}, expected one place")
+    if not keys or keys == ["path"]:
         path = path_in(table, "path", base)
         return path, cast("Format", table.choice("format", _FILES, ENDINGS.get(path.suffix.lower(), "csv"))), None
     if table.has("format"):
-        table.fail("format", f"stands beside {said[0]}, expected it beside path only")
+        table.fail("format", f"stands beside {keys[0]}, expected it beside path only")
     passwords = [key for key in ("password_env", "password_file") if table.has(key)]
-    if len(passwords) > 1 or (passwords and said != ["url"]):
-        table.fail(passwords[-1], f"stands beside {[*said, *passwords][-2]}, expected one place of the password")
+    if len(passwords) > 1 or (passwords and keys != ["url"]):
+        table.fail(passwords[-1], f"stands beside {[*keys, *passwords][-2]}, expected one place of the password")
     server = Server(
         url=table.value(str, "url", ""),
         url_env=table.value(str, "url_env", ""),
@@ -218,7 +218,7 @@ def _place(table: Table, base: Path) -> tuple[Path, Format, Server | None]:
         password_env=table.value(str, "password_env", ""),
         password_file=path_in(table, "password_file", base) if table.has("password_file") else None,
     )
-    if said == ["url"]:
+    if keys == ["url"]:
         if (scheme := server.url.partition(":")[0]) in ENDINGS.values():
             table.fail("url", f'is of a file, expected path = FILE beside format = "{scheme}"')
         hint = "remove it there and change it; then password_file, password_env, url_file or url_env"
@@ -230,19 +230,19 @@ def _place(table: Table, base: Path) -> tuple[Path, Format, Server | None]:
 
 
 def dataset_rule(table: Table, base: Path) -> DatasetRule:
-    """How to read a local table, as ``[dataset.NAME]`` says it; paths are relative to `base`.
+    """Return the rule to read a local table, as ``[dataset.NAME]`` says it; paths are relative to `base`.
 
     Raises:
         Misuse: CONFIG_INVALID.
     """
     path, kind, server = _place(table, base)
-    stated = [key for key in ("table", "query") if table.has(key) and table.value(str, key)]
-    if kind in DATABASES and len(stated) != 1:
-        table.fail("table", f"got {' and '.join(stated) or 'neither'}, expected either table or query")
-    if kind not in DATABASES and stated:
-        table.fail(stated[0], f'stands beside format = "{kind}", expected it of a database only')
+    keys = [key for key in ("table", "query") if table.has(key) and table.value(str, key)]
+    if kind in DATABASES and len(keys) != 1:
+        table.fail("table", f"got {' and '.join(keys) or 'neither'}, expected either table or query")
+    if kind not in DATABASES and keys:
+        table.fail(keys[0], f'stands beside format = "{kind}", expected it of a database only')
     for key, wrong in (("table", no_table), ("query", no_query)):
-        if key in stated and (problem := wrong(table.value(str, key))):
+        if key in keys and (problem := wrong(table.value(str, key))):
             table.fail(key, problem)
     rule = DatasetRule(
         path=path,
@@ -260,18 +260,18 @@ def dataset_rule(table: Table, base: Path) -> DatasetRule:
 
 
 def place_toml(rule: DatasetRule, base: Path) -> str:
-    """The lines of ``[dataset.NAME]`` that say where a table is and what it is; paths are relative to `base`."""
-    said: dict[str, str | Path | None] = {}
+    """Return the lines of ``[dataset.NAME]`` that say where a table is and what it is; paths are relative to `base`."""
+    lines: dict[str, str | Path | None] = {}
     if rule.server is None:
-        said |= {"path": rule.path, "format": rule.format}
+        lines |= {"path": rule.path, "format": rule.format}
     else:
-        said |= {field.name: getattr(rule.server, field.name) for field in fields(rule.server)}
-    said |= {"table": rule.table, "query": rule.query}
+        lines |= {field.name: getattr(rule.server, field.name) for field in fields(rule.server)}
+    lines |= {"table": rule.table, "query": rule.query}
     if rule.format == "csv":
-        said |= {"delimiter": rule.delimiter, "encoding": rule.encoding}
+        lines |= {"delimiter": rule.delimiter, "encoding": rule.encoding}
     texts = {
         key: os.path.relpath(value.resolve(), base.resolve()) if isinstance(value, Path) else value
-        for key, value in said.items()
+        for key, value in lines.items()
         if value
     }
     # JSON's escapes are those of TOML, but for DEL.
@@ -395,10 +395,10 @@ def _policy(
 
 def _same_people(table: Table, datasets: tuple[str, ...]) -> SamePeople:
     """Read ``same_people`` of ``[policy]``: of each name another one, ``apart`` or ``gone``."""
-    said = {name: table.value(str, name) for name in table.names()}
+    words = {name: table.value(str, name) for name in table.names()}
     table.finish()
-    joined = {name: other for name, other in said.items() if other not in WORDS}
-    for name, other in said.items():
+    accounts = {name: other for name, other in words.items() if other not in WORDS}
+    for name, other in words.items():
         if not is_name(other):
             table.fail(name, f"got '{other}', expected the name of a data set, '{APART}' or '{GONE}'")
         if other in WORDS and other in datasets:
@@ -408,44 +408,42 @@ def _same_people(table: Table, datasets: tuple[str, ...]) -> SamePeople:
             table.fail(name, "names itself, expected another name", hint="leave it out: it has one account anyway")
         if other == GONE and name in datasets:
             table.fail(name, f"got '{GONE}', and [dataset.{name}] stands in this file")
-        if circle_from(joined, name):
+        if circle_from(accounts, name):
             table.fail(name, f"'{other}' leads back to '{name}', expected names that lead to a last one")
-    found = SamePeople(
+    same_people = SamePeople(
         datasets=frozenset(datasets),
-        joined=joined,
-        apart=frozenset(name for name, word in said.items() if word == APART),
-        gone=frozenset(name for name, word in said.items() if word == GONE),
+        joined=accounts,
+        apart=frozenset(name for name, word in words.items() if word == APART),
+        gone=frozenset(name for name, word in words.items() if word == GONE),
     )
-    for name, other in joined.items():
-        if not found.is_explained(name):
+    for name, other in accounts.items():
+        if not same_people.is_explained(name):
             table.fail(name, f"got '{other}', and neither is a data set of this file: {', '.join(datasets)}")
-    return found
+    return same_people
 
 
 def pinned_keys(federation: Federation) -> dict[str, bytes]:
-    """The sealing keys that federation.toml pins: of parties, and of the miner by the name ``miner``."""
+    """Return the sealing keys that federation.toml pins: of parties, and of the miner by the name ``miner``."""
     miner = {} if federation.miner_sealing is None else {MINER: federation.miner_sealing}
     return {**federation.sealing, **miner}
 
 
-def _masked(table: Table, own_name: str, pinned: Mapping[str, bytes]) -> MaskedPolicy:
-    """What ``[policy]`` says of masked studies."""
-    said = table.table("confirmed_keys", optional=True)
-    words = {name: said.value(str, name) for name in said.names()}
-    said.finish()
-    right = [name for name in words if name in pinned and says(words[name], name, pinned[name])]
-    stated = [key for key in ("max_masked_epsilon", "max_masked_delta") if table.has(key)]
-    if len(stated) == 1:
-        missing = "max_masked_delta" if stated == ["max_masked_epsilon"] else "max_masked_epsilon"
-        table.fail(
-            missing, f"missing, expected a number beside {stated[0]}: a limit that is not stated is not infinite"
-        )
+def _masked(table: Table, own_name: str, key_pins: Mapping[str, bytes]) -> MaskedPolicy:
+    """Return what ``[policy]`` says of masked studies."""
+    confirmed_words = table.table("confirmed_keys", optional=True)
+    words = {name: confirmed_words.value(str, name) for name in confirmed_words.names()}
+    confirmed_words.finish()
+    right = [name for name in words if name in key_pins and says(words[name], name, key_pins[name])]
+    keys = [key for key in ("max_masked_epsilon", "max_masked_delta") if table.has(key)]
+    if len(keys) == 1:
+        missing = "max_masked_delta" if keys == ["max_masked_epsilon"] else "max_masked_epsilon"
+        table.fail(missing, f"missing, expected a number beside {keys[0]}: a limit that is not stated is not infinite")
     return MaskedPolicy(
         allow=table.value(bool, "allow_masked", False),
-        most=Cost(epsilon=_limit(table, stated[0]), delta=_limit(table, stated[1])) if stated else None,
+        most=Cost(epsilon=_limit(table, keys[0]), delta=_limit(table, keys[1])) if keys else None,
         floor=_limit(table, "max_floor_epsilon_per_column") if table.has("max_floor_epsilon_per_column") else FLOOR,
         confirmed=(own_name, *right),
-        differing=tuple(name for name in words if name in pinned and name not in right),
+        differing=tuple(name for name in words if name in key_pins and name not in right),
         dealers=table.strings("allowed_dealers") if table.has("allowed_dealers") else None,
         noise=table.strings("noise_from") if table.has("noise_from") else None,
         unchecked=table.value(bool, "allow_unchecked_partners", False),
@@ -455,15 +453,15 @@ def _masked(table: Table, own_name: str, pinned: Mapping[str, bytes]) -> MaskedP
 
 
 def _account(table: Table, reader: Reader) -> Limits | None:
-    """The limits of an account; those of delta may be left out together, and are 0 then: nothing with a delta goes."""
+    """Return the limits of an account; those of delta may be left out together, and are 0 then: nothing with a delta goes."""
     if not any(table.has(key) for key in reader.keys):
         return None
     epsilon, delta, epsilon_lifetime, delta_lifetime = reader.keys
     for key, other in ((epsilon, epsilon_lifetime), (delta, delta_lifetime)):
-        for missing, stated in ((key, other), (other, key)):
-            if table.has(stated) and not table.has(missing):
+        for missing, present in ((key, other), (other, key)):
+            if table.has(present) and not table.has(missing):
                 table.fail(
-                    missing, f"missing, expected a number beside {stated}: a limit that is not stated is not infinite"
+                    missing, f"missing, expected a number beside {present}: a limit that is not stated is not infinite"
                 )
     with_delta = table.has(delta)
     if with_delta and not table.has(epsilon):
@@ -515,13 +513,13 @@ def _peer(table: Table) -> PeerRule:
 
 
 def _check_relay(table: Table, config: PartyConfig) -> None:
-    """What a party says of itself and what federation.toml tells the others must be the same."""
-    said = config.federation.peers.get(config.name)
-    if config.peer is None or said is None or config.peer.relay == (said == RELAY):
+    """Check that party.toml and federation.toml say the same of how this party is reached."""
+    address = config.federation.peers.get(config.name)
+    if config.peer is None or address is None or config.peer.relay == (address == RELAY):
         return
-    expected = "relay = true" if said == RELAY else "listen and advertise"
+    line = "relay = true" if address == RELAY else "listen and advertise"
     table.fail(
         "peer",
-        f"federation.toml says '{said}' of '{config.name}' in [peers], expected {expected} here",
+        f"federation.toml says '{address}' of '{config.name}' in [peers], expected {line} here",
         hint="the others reach this party as federation.toml says",
     )

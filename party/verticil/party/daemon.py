@@ -69,7 +69,7 @@ _log = logging.getLogger(__name__)
 
 
 def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revocations = EMPTY_DENY_LIST) -> Coordinator:
-    """A connection to the miner over gRPC with mutual TLS. Call it in the event loop that uses it."""
+    """Open a connection to the miner over gRPC with mutual TLS. Call it in the event loop that uses it."""
     federation = config.federation
     connection = Connection(
         federation.miner_endpoint,
@@ -81,7 +81,7 @@ def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revoca
 
 
 def _require_packages(config: PartyConfig) -> None:
-    """What reads the tables; and without a miner all studies are between peers."""
+    """Check that the packages are here that read the tables; and, without a miner, those for studies between peers."""
     for rule in config.datasets.values():
         require_package(rule)
     lacking = lacking_packages(config)
@@ -101,7 +101,7 @@ async def run_party(
     coordinator_factory: CoordinatorFactory | None = None,
     *,
     peers: PeerNetwork | None = None,
-    started: Callable[[int], None] | None = None,
+    on_start: Callable[[int], None] | None = None,
     simulation: bool = False,
     seed_derived: bool = False,
     accept_older: bool = False,
@@ -115,7 +115,7 @@ async def run_party(
         config: party.toml.
         coordinator_factory: makes a connection to the miner for each attempt; None: over gRPC, where the federation has a miner.
         peers: joins this party with its peers; None: over gRPC, where party.toml has ``[peer]``.
-        started: told the port at which peers are served.
+        on_start: told the port at which peers are served.
         simulation: releases of studies between peers say that everything ran on one machine.
         seed_derived: they say that the parties' secrets come from a seed.
         accept_older: charge what the audit log, the miner or peers know and the ledger does not, in place of refusing to go on.
@@ -137,7 +137,7 @@ async def run_party(
     require_marked_authority(config, is_demo=credentials.is_demo)
     _require_packages(config)
     signing_key = SigningKey.load(config.signing_key, config.certificate)
-    followed = FollowedCredentials(credentials, config.federation, clock=clock)
+    current_credentials = FollowedCredentials(credentials, config.federation, clock=clock)
     revocations = DenyList(
         credentials.ca_pem,
         [config.federation.ca_certificate.with_name(FILE_NAME)],
@@ -149,10 +149,10 @@ async def run_party(
         # Arrow's own pool keeps what it has freed, and asks for a gibibyte at once.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if coordinator_factory is None and config.federation.endpoint is not None:
-        coordinator_factory = functools.partial(dial, config, followed, revocations)
+        coordinator_factory = functools.partial(dial, config, current_credentials, revocations)
     metrics, refusals = Metrics(), Refusals()
     if peers is None and config.peer is not None:
-        peers = GrpcNetwork(config, config.peer, followed, revocations, metrics=metrics, on_refusal=refusals)
+        peers = GrpcNetwork(config, config.peer, current_credentials, revocations, metrics=metrics, on_refusal=refusals)
     if peers is not None and config.federation.relays and coordinator_factory is not None:
         peers = RelayNetwork(config, peers, coordinator_factory, refusals)
     if coordinator_factory is None and peers is None:
@@ -180,8 +180,8 @@ async def run_party(
             return commands.condition(config, site.state.heartbeat(), clock())
 
         def listening(port: int | None) -> None:
-            if port is not None and started is not None:
-                started(port)
+            if port is not None and on_start is not None:
+                on_start(port)
             if vitals is not None:
                 vitals.serving(health)
 
@@ -203,13 +203,15 @@ async def run_party(
 
         def look() -> None:
             note_configuration(site.audit, site.config.path, clock())
-            note_certificate(site, followed, clock())
+            note_certificate(site, current_credentials, clock())
 
         async with contextlib.AsyncExitStack() as ending:
             ending.enter_context(logs.fields(party=config.name))
             if config.metrics is not None:
                 metrics.read(
-                    functools.partial(party_gauges, site, followed, late=lambda: sum(item.late() for item in rounds))
+                    functools.partial(
+                        party_gauges, site, current_credentials, late=lambda: sum(item.late() for item in rounds)
+                    )
                 )
                 ending.callback(metrics.serve(config.metrics).close)
             await ending.enter_async_context(audit_writer(refusals, write=write, look=look, clock=clock))

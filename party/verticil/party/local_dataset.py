@@ -110,8 +110,10 @@ class LocalDataset:
     tree: Tree | None = field(repr=False)
     n_rows: int
 
-    def renumbered(self, before: Study, after: Study, party: str) -> LocalDataset:
-        """The same people for a study in which this party has the same units at other positions, as a sub-model has."""
+    def renumber(self, before: Study, after: Study, party: str) -> LocalDataset:
+        """Return the same people for a study in which this party has the same units at other positions, as a sub-model
+        has.
+        """
         if not after.left_out:
             return self
         places = list(zip(before.units_of(party), after.units_of(party), strict=True))
@@ -130,7 +132,7 @@ class LocalDataset:
 
     @property
     def n_records(self) -> int:
-        """Number of people."""
+        """The number of people."""
         return len(self.tags)
 
     @property
@@ -140,7 +142,8 @@ class LocalDataset:
 
 
 def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
-    """Where each of this party's variables comes from. Reads the headers of the tables when there are several data sets.
+    """Return where each of this party's variables comes from. Read the headers of the tables when there are several data
+    sets.
 
     Raises:
         Misuse: CONFIG_INVALID, no data set has the variable, or several have it; or columns of one compound are in several.
@@ -148,12 +151,14 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
         DataFault: a table cannot be read.
     """
     own = [study.schema[position] for position in study.schema.owned_by(config.name)]
-    found = _column_origins(config, study, [variable for variable in own if flag_of(study, variable.name) is None])
+    column_origins = _column_origins(
+        config, study, [variable for variable in own if flag_of(study, variable.name) is None]
+    )
     for variable in own:
         if (flag := flag_of(study, variable.name)) is not None:
-            found[variable.name] = _flag_origin(config, study, flag, found)
-    _check_compounds(config, study, found)
-    return found
+            column_origins[variable.name] = _flag_origin(config, study, flag, column_origins)
+    _check_compounds(config, study, column_origins)
+    return column_origins
 
 
 def _column_origins(config: PartyConfig, study: Study, own: Sequence[Variable]) -> dict[str, Origin]:
@@ -162,7 +167,7 @@ def _column_origins(config: PartyConfig, study: Study, own: Sequence[Variable]) 
         account = config.policy.same_people.account(name)
         return {variable.name: _origin(name, account, rule, study, variable) for variable in own}
     headers: dict[str, tuple[str, ...]] = {}
-    found: dict[str, Origin] = {}
+    column_origins: dict[str, Origin] = {}
     for variable in own:
         homes = [name for name, rule in config.datasets.items() if variable.name in rule.columns]
         if not homes:
@@ -176,12 +181,12 @@ def _column_origins(config: PartyConfig, study: Study, own: Sequence[Variable]) 
                 hint=f"name it in [dataset.NAME.columns.{variable.name}]",
             )
         home, account = homes[0], config.policy.same_people.account(homes[0])
-        found[variable.name] = _origin(home, account, config.datasets[home], study, variable)
-    return found
+        column_origins[variable.name] = _origin(home, account, config.datasets[home], study, variable)
+    return column_origins
 
 
 def _flag_origin(config: PartyConfig, study: Study, flag: Flag, places: Mapping[str, Origin]) -> Origin:
-    """Of the columns that a flag is written from."""
+    """Return the origin of a flag: that of the columns that it is written from."""
     own = {condition.variable: places[condition.variable] for condition in flag.when}
     if len({place.dataset for place in own.values()}) > 1:
         where = ", ".join(f"'{name}' is in data set '{place.dataset}'" for name, place in own.items())
@@ -197,14 +202,14 @@ def _flag_origin(config: PartyConfig, study: Study, flag: Flag, places: Mapping[
 
 
 def flag_of(study: Study, variable: str) -> Flag | None:
-    """The flag that a variable is; None: it is a column of a table."""
+    """Return the flag that a variable is; None: it is a column of a table."""
     return None if study.knowledge is None else study.knowledge.flag(variable)
 
 
 def flag_meaning(
     study: Study, flag: Flag, columns: Mapping[str, tuple[str, Mapping[str, str], str]]
 ) -> tuple[str, str]:
-    """The local columns of a flag, in words; and a text that tells what it means: its conditions, and their columns' codebooks.
+    """Return the local columns of a flag, in words, and a text of its meaning: its conditions, and their columns' codebooks.
 
     Args:
         study: of the flag.
@@ -213,16 +218,16 @@ def flag_meaning(
     """
     digest = hashlib.sha256()
     for condition in flag.when:
-        _, recode, written = columns[condition.variable]
+        _, recode, style = columns[condition.variable]
         variable = study.schema[study.schema.index(condition.variable)]
-        digest.update(perturb.codebook_digest(variable, recode, written))
+        digest.update(perturb.codebook_digest(variable, recode, style))
         digest.update(bytes(label in condition.values for label in variable.labels))
-    named = ", ".join(columns[condition.variable][0] for condition in flag.when)
-    return f"flag of {named}", f"flag {digest.hexdigest()}"
+    names = ", ".join(columns[condition.variable][0] for condition in flag.when)
+    return f"flag of {names}", f"flag {digest.hexdigest()}"
 
 
 def stated_of(study: Study, columns: Collection[str]) -> Knowledge | None:
-    """What a study states of some columns of a table, which has no flags."""
+    """Return what a study states of some columns of a table, which has no flags."""
     return study.knowledge and narrow_knowledge(study.knowledge, study.schema, columns)
 
 
@@ -230,12 +235,12 @@ def with_flags(study: Study, codes: Mapping[str, Codes]) -> dict[str, Codes]:
     """Codes of columns with those of every flag whose columns are there."""
     flags = () if study.knowledge is None else study.knowledge.flags
     variables = {variable.name: variable for variable in study.schema.variables}
-    written = {
+    flag_columns = {
         flag.variable: flag_codes(flag, variables, codes)
         for flag in flags
         if all(condition.variable in codes for condition in flag.when)
     }
-    return {**codes, **written}
+    return {**codes, **flag_columns}
 
 
 def _check_compounds(config: PartyConfig, study: Study, places: Mapping[str, Origin]) -> None:
@@ -252,7 +257,7 @@ def _check_compounds(config: PartyConfig, study: Study, places: Mapping[str, Ori
 
 
 def compounds_of(study: Study, party: str) -> dict[int, Compound]:
-    """The compounds among a party's units, by index."""
+    """Return the compounds among a party's units, by index."""
     return {
         index: Compound(
             variables=unit.variables,
@@ -265,7 +270,7 @@ def compounds_of(study: Study, party: str) -> dict[int, Compound]:
 
 
 def unit_codes(study: Study, index: int, codes: Mapping[str, Codes]) -> Codes:
-    """The true codes of one unit: those of its column, or of the combinations of its columns.
+    """Return the true codes of one unit: those of its column, or of the combinations of its columns.
 
     Args:
         study: the study.
@@ -285,7 +290,7 @@ def unit_codes(study: Study, index: int, codes: Mapping[str, Codes]) -> Codes:
 
 
 def columns_of(config: PartyConfig, study: Study) -> dict[str, Column]:
-    """The local column of each of this party's variables; raises as `origins`."""
+    """Return the local column of each of this party's variables; raises as `origins`."""
     places = origins(config, study)
     return {variable: Column(dataset=place.dataset, source=place.source) for variable, place in places.items()}
 
@@ -322,7 +327,7 @@ class People:
     ids: IdSpool | None = field(repr=False, default=None)
 
     def names(self) -> Iterator[str]:
-        """The people's ids, in the order of the table, where links are numbers of rows."""
+        """Yield the people's ids, in the order of the table, where links are numbers of rows."""
         if self.ids is None:
             return iter(())
         return self.ids.at(self.links.view(">u8").reshape(-1))
@@ -354,14 +359,14 @@ def read_people(
     """
     places = origins(config, study)
     compounds = compounds_of(study, config.name)
-    found: People | None = None
+    people: People | None = None
     n_before = 0
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         there = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
         variables = [variable for variable in there if not places[variable.name].flag]
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
-        substituted = _substitution(
+        substitute = _substitution(
             study, variables, units, places, compounds, site_secret=site_secret.value, name_of_draws=name_of_draws
         )
         here = _read_table(
@@ -369,7 +374,7 @@ def read_people(
             variables,
             there,
             {index: functools.partial(unit_codes, study, index) for index in units},
-            substituted,
+            substitute,
             dataset=dataset,
             sources={index: _sources_of(study, index, places) for index in units},
             normalise=study.linkage.normalise,
@@ -381,14 +386,14 @@ def read_people(
             progress=functools.partial(_behind, n_before, progress),
         )
         n_before += here.n_rows
-        found = here if found is None else _joined(found, here, config.state_directory)
-    if found is None:
+        people = here if people is None else _join_people(people, here, config.state_directory)
+    if people is None:
         raise PeerFault(
             "PARTY_UNKNOWN",
             f"study '{study.id}': party '{config.name}' is not in it, expected one of {', '.join(study.parties)}",
             hint="name in party.toml must be the party's name in the study",
         )
-    return found
+    return people
 
 
 def _sources_of(study: Study, index: int, places: Mapping[str, Origin]) -> tuple[str, ...]:
@@ -408,9 +413,9 @@ def _behind(before: int, progress: Callable[[int], None], rows: int) -> None:
 def _read_table(
     rule: DatasetRule,
     variables: Sequence[Variable],
-    kept: Sequence[Variable],
+    code_variables: Sequence[Variable],
     units: Mapping[int, UnitCodes],
-    substituted: Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]],
+    substitute: Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]],
     *,
     dataset: str,
     sources: Mapping[int, Sequence[str]],
@@ -422,11 +427,11 @@ def _read_table(
     folder: Path,
     progress: Callable[[int], None],
 ) -> People:
-    """The people of one table: `variables` are read, and `kept` is what `substituted` makes of their codes."""
+    """Read the people of one table: `variables` are read, and `code_variables` are what `substitute` makes of their codes."""
     gathering = Gathering(
         folder,
         link_bytes=ROW_NUMBER_BYTES if linked_by is None else linked_by.size,
-        columns={variable.name: np.dtype(variable.code_dtype).itemsize for variable in kept},
+        columns={variable.name: np.dtype(variable.code_dtype).itemsize for variable in code_variables},
         memory_rows=MEMORY_ROWS,
     )
     spool = IdSpool(folder) if linked_by is None else None
@@ -438,7 +443,7 @@ def _read_table(
         if not batch.index.size:
             continue
         ids = linkage.packed_ids(batch.ids, normalise)
-        tagged = tags.of(ids)[batch.index]
+        person_tags = tags.of(ids)[batch.index]
         pairs, are_people = person_macs.of(batch.ids)
         if linked_by is None:
             numbers = np.arange(n_read, n_read + len(batch.index), dtype=np.uint64)
@@ -446,23 +451,23 @@ def _read_table(
         else:
             links = linked_by.of(ids)[batch.index]
         n_read += len(batch.index)
-        codes = substituted(batch, tagged)
+        codes = substitute(batch, person_tags)
         with disk_faults(folder):
             if spool is not None:
                 spool.take(ids, batch.index)
-            gathering.take(tagged, links, pairs[batch.index], codes, ~ids.empty[batch.index])
+            gathering.take(person_tags, links, pairs[batch.index], codes, ~ids.empty[batch.index])
             everybody.take(pairs[are_people])
         source_fingerprints.take(pairs[batch.index, :KEY_BYTES], batch.texts, are_people[batch.index])
     with disk_faults(folder):
-        found = gathering.finish(units)
+        table_people = gathering.finish(units)
         people = everybody.finish()
     return People(
-        tags=found.tags,
-        links=found.links,
-        keys=found.keys,
+        tags=table_people.tags,
+        links=table_people.links,
+        keys=table_people.keys,
         tables={dataset: people},
-        codes=found.codes,
-        fingerprints=found.fingerprints,
+        codes=table_people.codes,
+        fingerprints=table_people.fingerprints,
         source_fingerprints={index: source_fingerprints.of(names) for index, names in sources.items()},
         n_rows=n_rows,
         ids=spool,
@@ -479,17 +484,18 @@ def _substitution(
     site_secret: bytes,
     name_of_draws: NameOfDraws,
 ) -> Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]]:
-    """What puts a drawn category in place of each undeclared value of a batch, and a drawn combination of each impossible one.
+    """Return what puts a random category in place of each undeclared value of a batch, and a random combination of each
+    impossible one.
 
     Flags are written between the two.
     """
 
     def key_of(index: int, names: Sequence[str], codebook_digest: bytes) -> bytes:
         members = [places[name] for name in study.units[index].variables]
-        drawn = _unit_codebook(study, index, places)
+        codebook = _unit_codebook(study, index, places)
         return substitutes.substitute_key(
             site_secret,
-            dataset=name_of_draws(members[0].account, [place.source for place in members], drawn),
+            dataset=name_of_draws(members[0].account, [place.source for place in members], codebook),
             source_columns=[places[name].source for name in names],
             codebook_digest=codebook_digest,
         )
@@ -507,21 +513,21 @@ def _substitution(
         if study.units[index].impossible
     ]
 
-    def substituted(batch: Batch, tags: NDArray[np.uint8]) -> Mapping[str, Codes]:
+    def substitute(batch: Batch, tags: NDArray[np.uint8]) -> Mapping[str, Codes]:
         codes = dict(batch.codes)
         for variable, key in single:
-            drawn = substitutes.draw(key, tags, variable.n_states)
-            codes[variable.name] = np.where(batch.undeclared[variable.name], drawn, codes[variable.name])
+            random_codes = substitutes.draw(key, tags, variable.n_states)
+            codes[variable.name] = np.where(batch.undeclared[variable.name], random_codes, codes[variable.name])
         codes = with_flags(study, codes)
         for compound, key in several:
             codes |= compound.possible(codes, substitutes.draw(key, tags, compound.n_domain))
         return codes
 
-    return substituted
+    return substitute
 
 
-def _joined(one: People, other: People, folder: Path) -> People:
-    """Who is in both data sets, with the columns of both; raises as `disk_faults`."""
+def _join_people(one: People, other: People, folder: Path) -> People:
+    """Return the people in both data sets, with the columns of both; raises as `disk_faults`."""
     with disk_faults(folder):
         n, places = in_both(one.tags, other.tags, folder, memory_rows=MEMORY_ROWS)
         ours = {
@@ -532,23 +538,23 @@ def _joined(one: People, other: People, folder: Path) -> People:
         }
         theirs = {f"codes of {name}": codes for name, codes in other.codes.items()}
         widths = {name: array.itemsize * math.prod(array.shape[1:]) for name, array in {**ours, **theirs}.items()}
-        kept = KeptRows(folder if n > MEMORY_ROWS else None, n, widths)
-        done = 0
+        rows = KeptRows(folder if n > MEMORY_ROWS else None, n, widths)
+        n_done = 0
         for here, there in places:
             for name, array in ours.items():
-                kept.write(name, done, taken(array, here))
+                rows.write(name, n_done, taken(array, here))
             for name, array in theirs.items():
-                kept.write(name, done, taken(array, there))
-            done += len(here)
-        found = kept.arrays()
+                rows.write(name, n_done, taken(array, there))
+            n_done += len(here)
+        arrays = rows.arrays()
     codes = {
-        name: typed(found[f"codes of {name}"].reshape(-1), column.itemsize)
+        name: typed(arrays[f"codes of {name}"].reshape(-1), column.itemsize)
         for name, column in {**one.codes, **other.codes}.items()
     }
     return People(
-        tags=found["tags"],
-        links=found["links"],
-        keys=found["keys"],
+        tags=arrays["tags"],
+        links=arrays["links"],
+        keys=arrays["keys"],
         tables={**one.tables, **other.tables},
         codes=codes,
         fingerprints={**one.fingerprints, **other.fingerprints},
@@ -587,25 +593,25 @@ def read_holding(
         linked_by = blinding.seed_macs(linkage_key, proposal_digest)
     elif mode != "order-commitment":
         linked_by = linkage.pseudonym_macs(linkage_key, linkage.linkage_context(proposal_digest))
-    found = read_people(
+    people = read_people(
         config, study, site_secret=site_secret, linked_by=linked_by, name_of_draws=name_of_draws, progress=progress
     )
     tree: Tree | None = None
-    if mode == "order-commitment" and len(found.tags):
+    if mode == "order-commitment" and len(people.tags):
         with disk_faults(config.state_directory):
-            tree = order_tree(order_key(linkage_key, proposal_digest), found.names())
+            tree = order_tree(order_key(linkage_key, proposal_digest), people.names())
     none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
     return LocalDataset(
-        tags=found.tags,
-        keys=found.keys,
-        tables=found.tables,
-        codes=found.codes,
-        fingerprints=found.fingerprints,
-        source_fingerprints=found.source_fingerprints,
-        pseudonyms=none if linked_by is None or mode == "dh-psi" else found.links,
-        seeds=found.links if mode == "dh-psi" else np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8),
+        tags=people.tags,
+        keys=people.keys,
+        tables=people.tables,
+        codes=people.codes,
+        fingerprints=people.fingerprints,
+        source_fingerprints=people.source_fingerprints,
+        pseudonyms=none if linked_by is None or mode == "dh-psi" else people.links,
+        seeds=people.links if mode == "dh-psi" else np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8),
         tree=tree,
-        n_rows=found.n_rows,
+        n_rows=people.n_rows,
     )
 
 
@@ -622,7 +628,7 @@ def release_of(
     site_secret: bytes,
     source_fingerprint: bytes = b"",
 ) -> Release:
-    """What releasing one unit means for the ledger, under the name of the people's account (`Ledger.as_drawn`).
+    """Return what releasing one unit means for the ledger, under the name of the people's account (`Ledger.as_drawn`).
 
     Args:
         study: with this party's declaration.
@@ -648,7 +654,9 @@ def release_of(
 
 
 def _unit_codebook(study: Study, index: int, places: Mapping[str, Origin]) -> bytes:
-    """What decides which code a record gets in a unit: `perturb.codebook_digest`, or `perturb.compound_digest`."""
+    """Return the digest of what decides a record's code in a unit: `perturb.codebook_digest`, or
+    `perturb.compound_digest`.
+    """
     unit = study.units[index]
     codebooks = [
         perturb.codebook_digest(study.schema[study.schema.index(name)], places[name].recode, places[name].written)

@@ -98,7 +98,7 @@ class Site:
 
     @property
     def site_secret(self) -> bytes:
-        """Its 32 bytes."""
+        """The 32 bytes of the site's secret."""
         return self.secret.value
 
     @property
@@ -130,7 +130,7 @@ class Site:
         """Read this party's tables for a study, and store whom they name; arguments and errors as `read_holding`."""
         holding = read_holding(
             self.config,
-            record.task.proposed,
+            record.task.proposal_study,
             proposal_digest=record.digest,
             site_secret=self.secret,
             linkage_key=self.linkage_key,
@@ -153,9 +153,9 @@ class Site:
         )
 
     def releases(self, study: Study, holding: LocalDataset) -> dict[int, Release]:
-        """What releasing each of this party's units of `study` means; raises as `origins`."""
-        found = releases_of(self.config, study, holding, site_secret=self.site_secret)
-        return approval.as_drawn(found, self.ledger)
+        """Return what releasing each of this party's units of `study` means; raises as `origins`."""
+        releases = releases_of(self.config, study, holding, site_secret=self.site_secret)
+        return approval.as_drawn(releases, self.ledger)
 
 
 def init_state(directory: Path, *, site_secret: bytes | None = None) -> None:

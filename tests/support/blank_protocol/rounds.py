@@ -43,7 +43,7 @@ def discard(state_directory: Path, digest: bytes, at: dt.datetime) -> None:
 def after_restore(site: Site, at: dt.datetime) -> None:
     """End the studies whose rounds may have begun after the backup was made."""
     for record in site.state.studies():
-        if record.approval is not None and record.task.proposed.model == NAME:
+        if record.approval is not None and record.task.proposal_study.model == NAME:
             end_study(site, record.digest, "this site was restored from a backup", at)
 
 

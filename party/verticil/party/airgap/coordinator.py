@@ -71,7 +71,7 @@ class OfflineCoordinator(Coordinator):
     async def get_alignment(
         self, request: coordinator_pb2.GetAlignmentRequest
     ) -> AsyncGenerator[coordinator_pb2.AlignmentPart, None]:
-        """See `Coordinator.get_alignment`."""
+        """Get the alignment from the carried answers; see `Coordinator.get_alignment`."""
         for item in self._answers:
             if item.what == "alignment" and item.entry.alignment.study_digest == request.study_digest:
                 part = coordinator_pb2.AlignmentPart.FromString(item.entry.alignment.facts.SerializeToString())
@@ -88,11 +88,14 @@ class OfflineCoordinator(Coordinator):
     async def get_blinded(
         self, request: coordinator_pb2.GetBlindedRequest
     ) -> AsyncGenerator[coordinator_pb2.BlindedPart, None]:
-        """See `Coordinator.get_blinded`."""
-        wanted = (request.study_digest, request.owner, request.hop)
+        """Get a blinded list from the carried answers; see `Coordinator.get_blinded`."""
+        key = (request.study_digest, request.owner, request.hop)
         for item in self._answers:
-            asked, facts = item.entry.blinded_for_you.request, item.entry.blinded_for_you.facts
-            if item.what == "blinded_for_you" and (asked.study_digest, asked.owner, asked.hop) == wanted:
+            request_before, facts = item.entry.blinded_for_you.request, item.entry.blinded_for_you.facts
+            if (
+                item.what == "blinded_for_you"
+                and (request_before.study_digest, request_before.owner, request_before.hop) == key
+            ):
                 source = item.payload if item.payload is not None else b""
                 parts = send_parts(source, offset=request.offset, what="blinded list", sha256=facts.part.sha256)
                 async for part in parts:
@@ -101,11 +104,11 @@ class OfflineCoordinator(Coordinator):
         raise self._not_told(f"blinded list {request.owner}, hop {request.hop}")
 
     async def get_release(self, request: common_pb2.GetReleaseRequest) -> AsyncGenerator[common_pb2.ReleasePart, None]:
-        """See `Coordinator.get_release`."""
-        wanted = (request.study_digest, request.path, request.review)
+        """Get a file of the release from the carried answers; see `Coordinator.get_release`."""
+        key = (request.study_digest, request.path, request.review)
         for item in self._answers:
-            asked = item.entry.file.request
-            if item.what == "file" and (asked.study_digest, asked.path, asked.review) == wanted:
+            request_before = item.entry.file.request
+            if item.what == "file" and (request_before.study_digest, request_before.path, request_before.review) == key:
                 part = common_pb2.ReleasePart(size=item.entry.payload_size, sha256=item.entry.file.sha256)
                 if item.payload is None or request.offset == part.size:
                     yield part
@@ -119,7 +122,7 @@ class OfflineCoordinator(Coordinator):
     # ---- sent
 
     async def report(self, request: coordinator_pb2.ReportRequest) -> coordinator_pb2.ReportReply:
-        """See `Coordinator.report`."""
+        """Add a report to the bundle; see `Coordinator.report`."""
         what = request.WhichOneof("what") or "nothing"
         if what == "progress":
             return coordinator_pb2.ReportReply()
@@ -131,23 +134,23 @@ class OfflineCoordinator(Coordinator):
     async def put_pseudonyms(
         self, requests: Messages[coordinator_pb2.PutPseudonymsRequest]
     ) -> coordinator_pb2.PutPseudonymsReply:
-        """See `Coordinator.put_pseudonyms`."""
-        committed, complete = await self._list(
+        """Add the pseudonyms to the bundle; see `Coordinator.put_pseudonyms`."""
+        n_committed, complete = await self._list(
             requests, lambda head: carried_pb2.CarriedEntry(pseudonyms=head), what="pseudonym list"
         )
-        return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=complete)
+        return coordinator_pb2.PutPseudonymsReply(committed_offset=n_committed, complete=complete)
 
     async def put_blinded(
         self, requests: Messages[coordinator_pb2.PutBlindedRequest]
     ) -> coordinator_pb2.PutBlindedReply:
-        """See `Coordinator.put_blinded`."""
-        committed, complete = await self._list(
+        """Add a blinded list to the bundle; see `Coordinator.put_blinded`."""
+        n_committed, complete = await self._list(
             requests, lambda head: carried_pb2.CarriedEntry(blinded=head), what="blinded list"
         )
-        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=complete)
+        return coordinator_pb2.PutBlindedReply(committed_offset=n_committed, complete=complete)
 
     async def _list(
-        self, requests: Messages[L], carried: Callable[[L], carried_pb2.CarriedEntry], *, what: str
+        self, requests: Messages[L], make_entry: Callable[[L], carried_pb2.CarriedEntry], *, what: str
     ) -> tuple[int, bool]:
         """Take a list from a stream, its chunks at their offsets: how many bytes are there now, and whether all are."""
         head: L | None = None
@@ -159,13 +162,13 @@ class OfflineCoordinator(Coordinator):
                 _append(path, request.chunk)
         if head is None:
             raise PeerFault("MESSAGE_INVALID", f"{what}: an empty stream")
-        committed = _size(path)
-        if committed == head.size:
-            self._send(carried(head), path if head.size else None)
-        return committed, committed == head.size
+        n_committed = _size(path)
+        if n_committed == head.size:
+            self._send(make_entry(head), path if head.size else None)
+        return n_committed, n_committed == head.size
 
     async def begin_upload(self, request: coordinator_pb2.BeginUploadRequest) -> coordinator_pb2.BeginUploadReply:
-        """See `Coordinator.begin_upload`."""
+        """Begin an upload into the bundle; see `Coordinator.begin_upload`."""
         for item in self._answers:
             if item.what == "receipt" and item.entry.receipt.upload == request:
                 return coordinator_pb2.BeginUploadReply(receipt=item.entry.receipt.receipt)
@@ -175,7 +178,7 @@ class OfflineCoordinator(Coordinator):
         return coordinator_pb2.BeginUploadReply(upload_id=upload_id)
 
     async def put_chunks(self, chunks: Messages[common_pb2.Chunk]) -> common_pb2.ChunkAck:
-        """See `Coordinator.put_chunks`."""
+        """Put chunks into the bundle; see `Coordinator.put_chunks`."""
         path: Path | None = None
         async for chunk in _each(chunks):
             path = self._uploads[chunk.upload_id][1]
@@ -183,10 +186,10 @@ class OfflineCoordinator(Coordinator):
         return common_pb2.ChunkAck(committed_offset=0 if path is None else _size(path))
 
     async def finish_upload(self, request: coordinator_pb2.FinishUploadRequest) -> coordinator_pb2.FinishUploadReply:
-        """See `Coordinator.finish_upload`."""
-        begun, path = self._uploads.pop(request.upload_id)
-        self._send(carried_pb2.CarriedEntry(column=begun), path if begun.size else None)
-        raise AnsweredLater(f"unit {begun.unit}")
+        """Finish an upload into the bundle; see `Coordinator.finish_upload`."""
+        upload, path = self._uploads.pop(request.upload_id)
+        self._send(carried_pb2.CarriedEntry(column=upload), path if upload.size else None)
+        raise AnsweredLater(f"unit {upload.unit}")
 
     # ---- not carried
 
@@ -203,7 +206,7 @@ class OfflineCoordinator(Coordinator):
         raise _not_carried()
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
     # ---- pieces
 

@@ -100,7 +100,7 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False) 
     if out.exists():
         raise Misuse("FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file")
     encryption = _encryption(config, plain=plain)
-    async with _opened(config) as (node, folder):
+    async with _open_journal(config) as (node, folder):
         journal = load_journal(folder)
         answers = _answers(folder, journal)
         outgoing = BundleEntries.anew(folder / "outgoing")
@@ -116,13 +116,13 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False) 
             detail = f"bundle {statement.number}, {len(outgoing)} entries, {'sealed' if encryption else 'plain'}"
             event = Event(what=What.CARRIED_OUT, who=DAEMON, sha256=sha256, recipient="miner", detail=detail)
             node.site.audit.record(event, utc_now())
-            made = Reference(number=statement.number, sha256=sha256)
-            store_journal(folder, journal.with_made(made, tuple(coordinator.told)))
+            reference = Reference(number=statement.number, sha256=sha256)
+            store_journal(folder, journal.with_made(reference, tuple(coordinator.told)))
 
-        said = pack(outgoing, out, statement, sign=node.signing_key.sign, encryption=encryption, before=before)
-        exported = _exported(out, said, outgoing, _stages(node))
+        bundle = pack(outgoing, out, statement, sign=node.signing_key.sign, encryption=encryption, before=before)
+        export = _make_export(out, bundle, outgoing, _stages(node))
         remove_tree(outgoing.folder, ignore_errors=True)
-        return exported
+        return export
 
 
 async def import_bundle(config: PartyConfig, file: Path, *, accept_older: bool = False) -> Imported:
@@ -140,7 +140,7 @@ async def import_bundle(config: PartyConfig, file: Path, *, accept_older: bool =
         Refusal: LEDGER_OLDER.
         DataFault: STATE_LOCKED, DISK_FULL and others of this machine.
     """
-    async with _opened(config, accept_older=accept_older) as (node, folder):
+    async with _open_journal(config, accept_older=accept_older) as (node, folder):
         arrival = verify_bundle(
             file,
             federation=config.federation.name,
@@ -154,8 +154,8 @@ async def import_bundle(config: PartyConfig, file: Path, *, accept_older: bool =
         number, sha256 = arrival.statement.number, arrival.sha256.hex()
         if journal is None:
             return Imported(bundle=number, sha256=sha256, repeated=True, refused=(), studies=_stages(node))
-        entries = _unpacked(file, folder, arrival, _encryption(config, plain=not arrival.statement.sealed))
-        refused = await _apply(node, entries, journal, arrival, accept_older=accept_older)
+        entries = _unpack(file, folder, arrival, _encryption(config, plain=not arrival.statement.sealed))
+        refusals = await _apply(node, entries, journal, arrival, accept_older=accept_older)
         event = Event(
             what=What.CARRIED_IN,
             who=arrival.maker.name,
@@ -167,7 +167,7 @@ async def import_bundle(config: PartyConfig, file: Path, *, accept_older: bool =
         for other in folder.glob("answers-*"):
             if other != entries.folder:
                 remove_tree(other, ignore_errors=True)
-        return Imported(bundle=number, sha256=sha256, repeated=False, refused=refused, studies=_stages(node))
+        return Imported(bundle=number, sha256=sha256, repeated=False, refused=refusals, studies=_stages(node))
 
 
 async def take_releases(config: PartyConfig, folder: Path) -> tuple[Path, ...]:
@@ -177,10 +177,10 @@ async def take_releases(config: PartyConfig, folder: Path) -> tuple[Path, ...]:
         Misuse: FILE_EXISTS.
         PeerFault: NOT_READY, there is none in it.
     """
-    async with _opened(config) as (_, kept):
-        answers = _answers(kept, load_journal(kept))
-        asked = [item.entry.file.request for item in answers if item.what == "file"]
-        digests = dict.fromkeys(request.study_digest for request in asked if not request.review)
+    async with _open_journal(config) as (_, place):
+        answers = _answers(place, load_journal(place))
+        requests = [item.entry.file.request for item in answers if item.what == "file"]
+        digests = dict.fromkeys(request.study_digest for request in requests if not request.review)
         if not digests:
             raise PeerFault(
                 "NOT_READY",
@@ -188,17 +188,17 @@ async def take_releases(config: PartyConfig, folder: Path) -> tuple[Path, ...]:
                 hint="at the miner, when the study is published: verticil miner export PARTY --release STUDY --out FILE",
             )
         coordinator = OfflineCoordinator(answers, None)
-        made: list[Path] = []
+        paths: list[Path] = []
         for digest in digests:
-            made.append(await fetch_release(coordinator, digest, folder / digest.hex()[:16]))
-        return tuple(made)
+            paths.append(await fetch_release(coordinator, digest, folder / digest.hex()[:16]))
+        return tuple(paths)
 
 
 # ---- pieces
 
 
 @contextlib.asynccontextmanager
-async def _opened(config: PartyConfig, *, accept_older: bool = False) -> AsyncGenerator[tuple[Node, Path]]:
+async def _open_journal(config: PartyConfig, *, accept_older: bool = False) -> AsyncGenerator[tuple[Node, Path]]:
     credentials = load_credentials(
         config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=utc_now()
     )
@@ -245,7 +245,7 @@ def _answers(folder: Path, journal: Journal) -> BundleEntries:
     return entries
 
 
-def _unpacked(file: Path, folder: Path, arrival: VerifiedBundle, encryption: BundleEncryption | None) -> BundleEntries:
+def _unpack(file: Path, folder: Path, arrival: VerifiedBundle, encryption: BundleEncryption | None) -> BundleEntries:
     arriving, target = folder / "arriving", folder / f"answers-{arrival.sha256.hex()[:16]}"
     for stale in (arriving, target):
         remove_tree(stale, ignore_errors=True)
@@ -262,17 +262,17 @@ def _unpacked(file: Path, folder: Path, arrival: VerifiedBundle, encryption: Bun
 
 
 async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_pb2.StudyTask) -> None:
-    """The steps of one study, as far as they go without an answer."""
+    """Take the steps of one study, as far as they go without an answer."""
     try:
         study = read_proposal(node, task)
         # What was sent since the miner told this may be lost: it is sent again.
-        kept = remember(node, task, study, fresh=True)
+        is_stored = remember(node, task, study, fresh=True)
     except PeerFault as error:
         report = coordinator_pb2.ReportRequest(study_digest=task.study_digest, failure=to_detail(outward(error)))
         with contextlib.suppress(AnsweredLater):
             await coordinator.report(report)
         return
-    if kept:
+    if is_stored:
         masked = protocol_of(study).opens_tables
         await _steps(_study(node, coordinator, task.study_digest), only=_NOT_CARRIED if masked else None)
         if masked and not is_final(State(task.state)):
@@ -292,8 +292,8 @@ async def _steps(study: CoordinatedStudy, *, only: Set[StrEnum] | None = None) -
                 pass
             return
         except VerticilError as error:
-            failed = study.site.state.study(study.digest).failure is not None
-            match meaning_of(error, waited_out=study.waited_out, has_failed=failed):
+            has_failed = study.site.state.study(study.digest).failure is not None
+            match meaning_of(error, waited_out=study.waited_out, has_failed=has_failed):
                 case Meaning.OTHERS_TURN:  # it comes with the next bundle, or the request is on its way
                     return
                 case Meaning.FAILS:
@@ -307,7 +307,7 @@ async def _apply(
 ) -> tuple[Refused, ...]:
     coordinator = OfflineCoordinator(entries, None)
     refusals = [item.entry.refusal for item in entries if item.what == "refusal"]
-    _arrived(node, journal, arrival)
+    _mark_arrived(node, journal, arrival)
     for item in entries:
         if item.what == "deny_list":
             node.revocations.offer(item.entry.deny_list)
@@ -317,15 +317,15 @@ async def _apply(
                 study = read_proposal(node, task)
                 remember(node, task, study, fresh=True, accept_older=accept_older)
     for refusal in refusals:
-        _refused(node, refusal)
+        _take_refusal(node, refusal)
     for item in entries:
         if item.what == "receipt":
             upload = item.entry.receipt.upload
-            record = node.site.state.agreed(upload.effective_digest)
+            record = node.site.state.find_effective(upload.effective_digest)
             if record is not None:
                 await _study(node, coordinator, record.digest).take_receipt(upload.unit, item.entry.receipt.receipt)
     for record in node.site.state.studies():
-        if not protocol_of(record.task.proposed).coordinated:
+        if not protocol_of(record.task.proposal_study).coordinated:
             continue
         waiting = _study(node, coordinator, record.digest)
         with contextlib.suppress(PeerFault):  # another release waits by now; the next bundle tells which
@@ -334,8 +334,8 @@ async def _apply(
     return Refused.told(refusals, "the miner")
 
 
-def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
-    """What the miner has, counts as told."""
+def _mark_arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
+    """Mark what the miner has as reported to it."""
     answers = arrival.statement.answers
     site = node.site
     tell: dict[str, Callable[[bytes], None]] = {
@@ -348,11 +348,11 @@ def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
         tell[what](digest)
 
 
-def _refused(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
-    """The miner did not accept something that this party sent: as where a call ends with an error."""
+def _take_refusal(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
+    """Take a refusal of the miner: the same as where a call ends with an error."""
     error, state = from_detail(refusal.error, teller="the miner"), node.site.state
-    agreed = state.agreed(refusal.digest)
-    digest = agreed.digest if agreed is not None else refusal.digest
+    record = state.find_effective(refusal.digest)
+    digest = record.digest if record is not None else refusal.digest
     if error.code == "NOT_READY" or error.code in TRIED_AGAIN or not state.knows(digest):
         return  # it is sent again, if it is still to be sent
     if refusal.what == "countersign":
@@ -362,16 +362,16 @@ def _refused(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
         node.fail(digest, error)
 
 
-def _exported(out: Path, said: Statement, entries: BundleEntries, studies: tuple[StudyStage, ...]) -> Exported:
+def _make_export(out: Path, bundle: Statement, entries: BundleEntries, studies: tuple[StudyStage, ...]) -> Exported:
     kinds: dict[str, list[int]] = {}
     for item in entries:
         what = item.entry.report.WhichOneof("what") if item.what == "report" else item.what
         kinds.setdefault(what or "nothing", []).append(item.entry.payload_size)
     return Exported(
         file=str(out),
-        bundle=said.number,
-        answers=None if said.answers is None else said.answers.number,
-        sealed=said.sealed,
+        bundle=bundle.number,
+        answers=None if bundle.answers is None else bundle.answers.number,
+        sealed=bundle.sealed,
         bytes=out.stat().st_size,
         holds={what: Held(number=len(sizes), bytes=sum(sizes)) for what, sizes in kinds.items()},
         studies=studies,

@@ -92,7 +92,7 @@ class _Set:
 
     @property
     def place(self) -> bytes:
-        """Names its people."""
+        """The place of the file that names its people."""
         return self.sha256 + self.exact_sum
 
 
@@ -150,7 +150,7 @@ class CommonSets:
         """
         others = self._distinct(but=digest)
         read = functools.cache(self._read)  # each file once, however many sums it is in
-        found = [
+        similar = [
             Similar(digests=(item.digest,), study_ids=(item.study_id,))
             for item in others
             if self._leaves_few([item], [], people, minimum=minimum, read=read)
@@ -161,8 +161,8 @@ class CommonSets:
                 or self._leaves_few([one], [two], people, minimum=minimum, read=read)
                 or self._leaves_few([two], [one], people, minimum=minimum, read=read)
             ):
-                found.append(Similar(digests=(one.digest, two.digest), study_ids=(one.study_id, two.study_id)))
-        return tuple(found)
+                similar.append(Similar(digests=(one.digest, two.digest), study_ids=(one.study_id, two.study_id)))
+        return tuple(similar)
 
     def _leaves_few(
         self,
@@ -180,11 +180,11 @@ class CommonSets:
             exact += sign * sum(int.from_bytes(item.exact_sum, "big") for item in items)
         if abs(size) >= minimum or (size == 0 and exact % (1 << 64) == 0):  # nobody at all is left
             return False
-        found = [[read(item) for item in items] for items in (along_with, against)]
-        added, subtracted = ([keys for keys in items if keys is not None] for items in found)
-        if len(added) < len(along_with) or len(subtracted) < len(against):
+        key_lists = [[read(item) for item in items] for items in (along_with, against)]
+        added_keys, subtracted_keys = ([keys for keys in items if keys is not None] for items in key_lists)
+        if len(added_keys) < len(along_with) or len(subtracted_keys) < len(against):
             return True
-        return count_left([people.keys, *added], subtracted, enough=minimum) < minimum
+        return count_left([people.keys, *added_keys], subtracted_keys, enough=minimum) < minimum
 
     def places(self) -> int:
         """Return how many distinct sets are remembered."""
@@ -192,9 +192,9 @@ class CommonSets:
 
     def has_room(self, people: CommonPeople, most: int) -> bool:
         """Tell whether a set is remembered, or there is a place for it among `most`."""
-        known = (sha256_of(people.keys), _bytes_of(people.exact_sum))
+        identity = (sha256_of(people.keys), _bytes_of(people.exact_sum))
         query = "SELECT 1 FROM common_set WHERE sha256 = ? AND exact_sum = ? LIMIT 1"
-        return self._database.has(query, known) or self.places() < most
+        return self._database.has(query, identity) or self.places() < most
 
     def keeps(self, digest: bytes, people: CommonPeople, similar: Sequence[Similar]) -> bool:
         """Tell whether `remember` has stored this very set for the study, with these similar ones."""
@@ -227,21 +227,21 @@ class CommonSets:
         near = self._database.by(bytes, str, "SELECT digest, near FROM common_set WHERE near <> '[]'")
 
         def name_of(others: str | list[str]) -> str:
-            listed = [others] if isinstance(others, str) else others
-            return " with ".join(names.get(bytes.fromhex(other), other[:16]) for other in listed)
+            other_names = [others] if isinstance(others, str) else others
+            return " with ".join(names.get(bytes.fromhex(other), other[:16]) for other in other_names)
 
         return {digest: tuple(map(name_of, json.loads(text))) for digest, text in near.items()}
 
     def _distinct(self, *, but: bytes) -> list[_Set]:
         """Return each set once, with the first study that it is of, without the one of a study."""
-        found = self._database.read(
+        sets = self._database.read(
             _Set,
             "SELECT c.digest, c.sha256, c.size, c.exact_sum, s.study_id FROM common_set c"
             " JOIN study s USING (digest) WHERE c.digest <> ? ORDER BY c.rowid",
             (but,),
         )
         first: dict[bytes, _Set] = {}
-        for item in found:
+        for item in sets:
             first.setdefault(item.place, item)
         return list(first.values())
 
@@ -268,8 +268,8 @@ def _parts(table: Rows, rows: NDArray[np.int64] | None, n: int) -> Iterator[Rows
 
 
 def _near(similar: Sequence[Similar]) -> str:
-    named = [[digest.hex() for digest in item.digests] for item in similar]
-    return json.dumps([digests[0] if len(digests) == 1 else digests for digests in named])
+    names = [[digest.hex() for digest in item.digests] for item in similar]
+    return json.dumps([digests[0] if len(digests) == 1 else digests for digests in names])
 
 
 def _bytes_of(exact_sum: int) -> bytes:

@@ -119,8 +119,8 @@ class Event:
     detail: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """What the log says of it; what is empty is left out."""
-        said: dict[str, object] = {
+        """Return what the log says of the event; leave out what is empty."""
+        fields: dict[str, object] = {
             "event": str(self.what),
             "who": self.who,
             "study": self.study.hex(),
@@ -135,17 +135,17 @@ class Event:
             "ledger": self.ledger,
             "detail": self.detail,
         }
-        return {key: value for key, value in said.items() if value not in (None, "", [])}
+        return {key: value for key, value in fields.items() if value not in (None, "", [])}
 
     def __str__(self) -> str:
-        """What the daemon's log says of it.
+        """Return what the daemon's log says of the event.
 
         >>> str(Event(what=What.SEND, who=DAEMON, columns=("age", "sex"), recipient="miner", size=1200))
         'send: age, sex; to miner; 1,200 bytes'
         """
-        said = [", ".join(self.columns), f"by {self.who}" if self.who != DAEMON else ""]
-        said += [f"to {self.recipient}" if self.recipient else "", "" if self.size is None else f"{self.size:,} bytes"]
-        return f"{self.what}: {'; '.join(part for part in said if part) or 'done'}"
+        parts = [", ".join(self.columns), f"by {self.who}" if self.who != DAEMON else ""]
+        parts += [f"to {self.recipient}" if self.recipient else "", "" if self.size is None else f"{self.size:,} bytes"]
+        return f"{self.what}: {'; '.join(part for part in parts if part) or 'done'}"
 
 
 def _finite(value: float | None) -> float | str | None:
@@ -206,18 +206,18 @@ class AuditLog:
         Returns:
             Whether it is the first today.
         """
-        return self._counted(f"{event.who}: {event.detail}", replace(event, what=What.REFUSED), at)
+        return self._count(f"{event.who}: {event.detail}", replace(event, what=What.REFUSED), at)
 
     def again(self, event: Event, at: dt.datetime) -> None:
         """Count another send of what was sent before to the same recipient; the first one on a day is written."""
         kind = f"{event.study.hex()} {event.sha256.hex()} to {event.recipient}"
-        self._counted(kind, replace(event, detail="the same bytes again"), at)
+        self._count(kind, replace(event, detail="the same bytes again"), at)
 
-    def _counted(self, kind: str, event: Event, at: dt.datetime) -> bool:
+    def _count(self, kind: str, event: Event, at: dt.datetime) -> bool:
         today = at.date().isoformat()
         with self._database.transaction():
-            known = self._database.rows("SELECT day, more FROM counted_event WHERE kind = ?", (kind,))
-            day, more = cast("tuple[str, int]", known[0]) if known else ("", 0)
+            rows = self._database.rows("SELECT day, more FROM counted_event WHERE kind = ?", (kind,))
+            day, more = cast("tuple[str, int]", rows[0]) if rows else ("", 0)
             if day == today:
                 self._database.write("UPDATE counted_event SET more = more + 1 WHERE kind = ?", (kind,))
                 return False
@@ -239,8 +239,8 @@ class AuditLog:
         if self._database.has("SELECT 1 FROM in_force WHERE name = ? AND sha256 = ?", (str(what), sha256)):
             return
         with self._database.transaction():
-            known = self._database.first(bytes, "SELECT sha256 FROM in_force WHERE name = ?", (str(what),))
-            before = "first seen" if known is None else f"took the place of {known.hex()}"
+            noted_sha256 = self._database.first(bytes, "SELECT sha256 FROM in_force WHERE name = ?", (str(what),))
+            before = "first seen" if noted_sha256 is None else f"took the place of {noted_sha256.hex()}"
             self.record(Event(what=what, who=who, sha256=sha256, detail=detail or before), at)
             self._database.write("INSERT OR REPLACE INTO in_force VALUES (?, ?)", (str(what), sha256))
 
@@ -249,11 +249,11 @@ class AuditLog:
         return self._database.has("SELECT 1 FROM in_force WHERE name = ?", (str(what),))
 
     def head(self) -> Head:
-        """The last line that the database knows of."""
+        """Return the last line that the database knows of."""
         return _Anchor(self._database).head()
 
     def agrees(self) -> bool:
-        """Whether the file ends with the last line that the database knows of, as far as its size tells."""
+        """Return whether the file ends with the last line that the database knows of, as far as its size tells."""
         try:
             size = self.path.stat().st_size
         except FileNotFoundError:
@@ -263,7 +263,7 @@ class AuditLog:
         return size == self.head().size
 
     def catch_up(self) -> None:
-        """See `ChainedLog.catch_up`."""
+        """Read the lines that other processes wrote; see `ChainedLog.catch_up`."""
         self._log.catch_up()
 
     def verify(self) -> Verified:
@@ -276,7 +276,7 @@ class AuditLog:
         return self._log.verify()
 
     def entries(self) -> Iterator[Mapping[str, Json]]:
-        """All whole lines, oldest first, unverified."""
+        """Yield all whole lines, oldest first, unverified."""
         return self._log.entries()
 
 

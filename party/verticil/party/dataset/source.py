@@ -387,8 +387,8 @@ class _Column:
         codes.setflags(write=False)
         return codes
 
-    def find_undeclared(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return is_undeclared(self.variable, self._kept_outcomes(kept))
+    def find_undeclared(self, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return is_undeclared(self.variable, self._kept_outcomes(usable))
 
     def _kept_outcomes(self, usable: NDArray[np.bool_]) -> NDArray[np.uint8]:
         return np.concatenate([np.zeros(0, dtype=np.uint8), *self._outcomes])[usable]

@@ -54,13 +54,13 @@ class MaskedPolicy:
     raw: tuple[str, ...] = ()
     linkages: int = LINKAGES
 
-    def why_not(self, name: str, named: tuple[str, ...] | None) -> str | None:
+    def why_not(self, name: str, names: tuple[str, ...] | None) -> str | None:
         """Why somebody does not count among those whom a key of the policy names; None: they do."""
         if name in self.differing:
             return "has another pinned key than the one that was confirmed"
         if name not in self.confirmed:
             return "has no pinned key that a person here confirmed"
-        return None if named is None or name in named else _NOT_NAMED
+        return None if names is None or name in names else _NOT_NAMED
 
 
 NO_MASKS: Final = MaskedPolicy()
@@ -87,24 +87,28 @@ def against(policy: MaskedPolicy, study: Study, party: str) -> Iterator[Against]
     if not opens_tables(study):
         return
     if not policy.allow:
-        yield _refused("tables of masked columns would be computed, and policy.allow_masked is false", "allow_masked")
+        yield _make_objection(
+            "tables of masked columns would be computed, and policy.allow_masked is false", "allow_masked"
+        )
     cost = cost_of(tables_event(study))
     if policy.most is None:
         what = "tables are opened for everybody, and party.toml states no limit of epsilon and delta for them"
         yield Against(code="BUDGET_EXCEEDED", message=what, key="max_masked_epsilon and policy.max_masked_delta")
     else:
-        for what, asked, limit, exceeds in (
+        for what, value, limit, exceeds in (
             ("epsilon", cost.epsilon, policy.most.epsilon, epsilon_exceeds),
             ("delta", cost.delta, policy.most.delta, delta_exceeds),
         ):
-            if exceeds(asked, limit):
-                message = f"tables: {what} {asked:.4g} for everybody, expected at most {limit:g}"
+            if exceeds(value, limit):
+                message = f"tables: {what} {value:.4g} for everybody, expected at most {limit:g}"
                 yield Against(code="BUDGET_EXCEEDED", message=message, key=f"max_masked_{what}")
     yield from _of_contributors(policy, study, party)
-    unchecked = [name for name in rule_of(study).unchecked if name in study.parties and name != party]
-    if unchecked and not policy.unchecked:
-        what = f"the rows of {', '.join(unchecked)} would go unchecked, and policy.allow_unchecked_partners is false"
-        yield _refused(what, "allow_unchecked_partners")
+    unchecked_names = [name for name in rule_of(study).unchecked if name in study.parties and name != party]
+    if unchecked_names and not policy.unchecked:
+        what = (
+            f"the rows of {', '.join(unchecked_names)} would go unchecked, and policy.allow_unchecked_partners is false"
+        )
+        yield _make_objection(what, "allow_unchecked_partners")
 
 
 def _of_contributors(policy: MaskedPolicy, study: Study, party: str) -> Iterator[Against]:
@@ -112,19 +116,23 @@ def _of_contributors(policy: MaskedPolicy, study: Study, party: str) -> Iterator
         if item.partner == party and (why := policy.why_not(item.dealer, policy.dealers)):
             partners = ", ".join(f"'{name}'" for name in item.owners)
             what = f"'{item.dealer}' would deal the masks of this party and {partners}, and {why}"
-            yield _refused(what, "allowed_dealers", hint=_hint(why))
+            yield _make_objection(what, "allowed_dealers", hint=_hint(why))
     drawing = counted(study)
     if party not in drawing:
-        yield _refused("the noise of this party is not counted", "noise_from", hint="ask for a study in which it is")
+        yield _make_objection(
+            "the noise of this party is not counted", "noise_from", hint="ask for a study in which it is"
+        )
     for name in drawing:
         if name != party and (why := policy.why_not(name, policy.noise)):
-            yield _refused(f"the noise of '{name}' would be counted, and it {why}", "noise_from", hint=_hint(why))
+            yield _make_objection(
+                f"the noise of '{name}' would be counted, and it {why}", "noise_from", hint=_hint(why)
+            )
 
 
 def _hint(why: str) -> str:
-    """What to do where a key was not confirmed; nothing where the policy names others."""
+    """Return what to do where a key was not confirmed; nothing where the policy names others."""
     return "" if why == _NOT_NAMED else CONFIRM
 
 
-def _refused(message: str, key: str, *, hint: str = "") -> Against:
+def _make_objection(message: str, key: str, *, hint: str = "") -> Against:
     return Against(code="POLICY_REFUSED", message=message, key=key, hint=hint)

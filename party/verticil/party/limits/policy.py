@@ -139,7 +139,9 @@ class Policy:
     same_people: SamePeople = NOTHING_SAID
 
     def of_columns(self, reader: str) -> ColumnRule:
-        """What holds of each column that is drawn for this reader: under masks only a dealer with its partner could read it."""
+        """Return the limits of each column that is drawn for this reader: under masks only a dealer with its partner could
+        read it.
+        """
         if reader == DEALER.name:
             return ColumnRule(
                 limit=self.masked.floor,
@@ -155,7 +157,7 @@ class Policy:
         )
 
     def limits_of(self, reader: Reader) -> Limits | None:
-        """The limits of an account; None: none are stated."""
+        """Return the limits of an account; None: party.toml states none."""
         if reader is PUBLIC:
             return self.public
         if reader is DEALER:
@@ -195,7 +197,7 @@ def objections(
     Returns:
         Nothing when the policy permits the study; else one entry for each limit and variable, in the study's order.
     """
-    found = [
+    objections = [
         *_of_study(policy, study, party, today),
         *_of_statistics(policy, study, party),
         *_of_variables(policy, study, party, columns),
@@ -205,18 +207,18 @@ def objections(
         *_of_columns(policy, study, party, columns),
         *_of_breach(policy, study, party, columns),
     ]
-    return tuple(found)
+    return tuple(objections)
 
 
-def refuse(found: Sequence[Objection], study_id: str) -> None:
+def refuse(objections: Sequence[Objection], study_id: str) -> None:
     """Raise the first objection with the messages of all.
 
     Raises:
         Refusal: POLICY_REFUSED, BUDGET_EXCEEDED or EPSILON_INFINITE.
     """
-    if found:
-        text = "; ".join(objection.message for objection in found)
-        raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
+    if objections:
+        text = "; ".join(objection.message for objection in objections)
+        raise Refusal(objections[0].code, f"study '{study_id}': {text}", hint=objections[0].hint)
 
 
 def check_shared(policy: Policy, epsilon: float, reader: str = COLUMNS.name) -> None:
@@ -245,22 +247,26 @@ def check_shared(policy: Policy, epsilon: float, reader: str = COLUMNS.name) -> 
 
 
 def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> list[Objection]:
-    found: list[Objection] = []
+    objections: list[Objection] = []
     days = 0 if today is None else (study.expires - today).days
     if policy.max_days is not None and days > policy.max_days:
-        found.append(_refused(f"valid for {days} more days, expected at most {policy.max_days}", "max_days"))
-    strangers = protocol_of(study).not_permitted(study, party, policy.recipients)
-    found.extend(_refused(problem, "recipients") for problem in strangers)
-    if len(study.parties) < policy.minimum_parties:
-        found.append(
-            _refused(f"{len(study.parties)} parties, expected at least {policy.minimum_parties}", "minimum_parties")
+        objections.append(
+            _make_objection(f"valid for {days} more days, expected at most {policy.max_days}", "max_days")
         )
-    return found
+    strangers = protocol_of(study).not_permitted(study, party, policy.recipients)
+    objections.extend(_make_objection(problem, "recipients") for problem in strangers)
+    if len(study.parties) < policy.minimum_parties:
+        objections.append(
+            _make_objection(
+                f"{len(study.parties)} parties, expected at least {policy.minimum_parties}", "minimum_parties"
+            )
+        )
+    return objections
 
 
 def _of_statistics(policy: Policy, study: Study, party: str) -> list[Objection]:
-    """What a party shares besides randomized columns."""
-    found: list[Objection] = []
+    """List objections to what a party shares besides randomized columns."""
+    objections: list[Objection] = []
     for item in plan_events(study, party):
         if item.unit is not None:
             continue
@@ -268,22 +274,22 @@ def _of_statistics(policy: Policy, study: Study, party: str) -> list[Objection]:
         name, of = ("share", "the noise on shared parameters") if kind.has_own_words else (kind.name, "what is shared")
         if math.isinf(cost.epsilon):
             if not policy.allow_exact_parameters:
-                found.append(_without_bound(study, item))
+                objections.append(_without_bound(study, item))
             continue
         if item.event.reader != COLUMNS.name:
             continue  # held against the limits of its reader's account
-        for what, asked, limit, exceeds in (
+        for what, value, limit, exceeds in (
             ("epsilon", cost.epsilon, policy.max_share_epsilon, epsilon_exceeds),
             ("delta", cost.delta, policy.max_share_delta, delta_exceeds),
         ):
-            if exceeds(asked, limit):
+            if exceeds(value, limit):
                 most = getattr(policy, f"max_share_{what}")
                 hint = (
                     f"ask for a smaller {name}.{what} in the study; the limit is policy.max_share_{what} in party.toml"
                 )
-                message = f"{name}: {what} {asked:.4g} of {of}, expected at most {most:g}"
-                found.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
-    return found
+                message = f"{name}: {what} {value:.4g} of {of}, expected at most {most:g}"
+                objections.append(Objection(code="BUDGET_EXCEEDED", message=message, hint=hint))
+    return objections
 
 
 def _without_bound(study: Study, item: PlannedEvent) -> Objection:
@@ -300,36 +306,36 @@ def _without_bound(study: Study, item: PlannedEvent) -> Objection:
 
 
 def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
-    found: list[Objection] = []
+    objections: list[Objection] = []
     for position in study.schema.owned_by(party):
         variable = study.schema[position]
-        denied = [
+        names = [
             name
             for name in dict.fromkeys((variable.name, columns[variable.name].source))
             if name in policy.deny_columns
         ]
-        if denied:
-            problem = f"variable '{variable.name}': column '{denied[0]}' is in policy.deny_columns"
-            told = f"variable '{variable.name}': its column is one of those that never leave (policy.deny_columns)"
-            found.append(replace(_refused(problem, "deny_columns"), told=told))
+        if names:
+            problem = f"variable '{variable.name}': column '{names[0]}' is in policy.deny_columns"
+            report = f"variable '{variable.name}': its column is one of those that never leave (policy.deny_columns)"
+            objections.append(replace(_make_objection(problem, "deny_columns"), told=report))
         if variable.n_states > policy.max_categories:
             problem = (
                 f"variable '{variable.name}': {variable.n_states} categories, expected at most {policy.max_categories}"
             )
-            found.append(_refused(problem, "max_categories"))
-    return found
+            objections.append(_make_objection(problem, "max_categories"))
+    return objections
 
 
 def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
-    found: list[Objection] = []
+    objections: list[Objection] = []
     rule = policy.of_columns(column_reader(study))
-    for index in _sent(study, party):
+    for index in _readable_units(study, party):
         unit = study.units[index]
         name = ", ".join(unit.variables)
         epsilon = column_epsilon(unit.transition)
         forbidden = [variable for variable in unit.variables if variable not in rule.infinite]
         if math.isinf(epsilon) and forbidden:
-            found.append(
+            objections.append(
                 Objection(
                     code="EPSILON_INFINITE",
                     message=f"column '{name}': scheme '{unit.scheme}' has infinite epsilon and is not in "
@@ -338,40 +344,44 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
                 )
             )
         elif epsilon_exceeds(epsilon, rule.limit):
-            found.append(_budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {rule.limit:g}", rule.key))
-    drawn = [item for item in plan_events(study, party) if COLUMNS.sees(item.event.reader)]
-    shared = [item for item in drawn if item.unit is None and math.isfinite(cost_of(item.event).epsilon)]
+            objections.append(
+                _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {rule.limit:g}", rule.key)
+            )
+    items = [item for item in plan_events(study, party) if COLUMNS.sees(item.event.reader)]
+    shared = [item for item in items if item.unit is None and math.isfinite(cost_of(item.event).epsilon)]
     what = "columns and shared parameters" if shared else "columns"
-    total, limit = finite_together(item.event for item in drawn).epsilon, policy.max_epsilon_per_study
+    total, limit = finite_together(item.event for item in items).epsilon, policy.max_epsilon_per_study
     if epsilon_exceeds(total, limit):
-        found.append(
+        objections.append(
             _budget(
                 f"epsilon of this party's {what} sums to {total:.4g}, expected at most {limit:g}",
                 "max_epsilon_per_study",
             )
         )
-    return found
+    return objections
 
 
 def no_limit(reader: Reader) -> Objection:
-    """What speaks against something that is drawn for a reader whose account has no limits."""
+    """Return the objection to something that is drawn for a reader whose account has no limits."""
     text = f"something is drawn for {reader.words}, and party.toml states no limit for this account"
     hint = f"set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
     return Objection(code="BUDGET_EXCEEDED", message=text, hint=hint)
 
 
 def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
-    """What the other accounts may be told in one study; what is drawn for a reader needs limits of this reader's own."""
-    found: list[Objection] = []
-    drawn = [item.event for item in plan_events(study, party)]
+    """List objections to what a study draws on the other accounts; what is drawn for a reader needs that reader's own
+    limits.
+    """
+    objections: list[Objection] = []
+    events = [item.event for item in plan_events(study, party)]
     for reader in READERS:
-        over = None if reader is COLUMNS else excess(reader, policy.limits_of(reader), drawn)
+        over = None if reader is COLUMNS else excess(reader, policy.limits_of(reader), events)
         if over is not None and over.limit is None:
-            found.append(no_limit(reader))
+            objections.append(no_limit(reader))
         elif over is not None:
             people = f"of this party's people for {reader.words}, expected at most {over.limit:g}"
-            found.append(_budget(f"{over.what} {over.asked:.4g} {people}", over.key))
-    return found
+            objections.append(_budget(f"{over.what} {over.asked:.4g} {people}", over.key))
+    return objections
 
 
 def _of_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
@@ -386,78 +396,78 @@ def _of_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
 
 
 def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
-    """One local column under several names: each unit has noise of its own, and averaging them takes it off again.
+    """List objections to one local column under several names: averaging the units' own noise takes it off again.
 
     A compound is one draw: what it tells of any of its columns is bounded by its whole epsilon, which counts once.
     """
     rule = policy.of_columns(column_reader(study))
     limit = rule.limit
-    found: list[Objection] = []
+    objections: list[Objection] = []
     for column, (variables, units) in _behind(study, party, columns).items():
         total = finite_epsilon([column_epsilon(study.units[index].transition) for index in units])
         if len(units) > 1 and epsilon_exceeds(total, limit):
             behind, sums = _stands_behind(column, variables), f"epsilon sums to {total:.4g}, expected at most {limit:g}"
             objection = _budget(f"{behind[0]}: {sums}", rule.key)
-            found.append(replace(objection, told=f"{behind[1]}: {sums}"))
-    return found
+            objections.append(replace(objection, told=f"{behind[1]}: {sums}"))
+    return objections
 
 
 def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
     rule = policy.breach
     if rule is None:
         return []
-    found: list[tuple[str, str, Fraction | None]] = []
-    for index in _sent(study, party):
+    breaches: list[tuple[str, str, Fraction | None]] = []
+    for index in _readable_units(study, party):
         unit = study.units[index]
         what = f"column '{', '.join(unit.variables)}': gamma"
-        found.append((what, what, column_gamma(unit.transition)))
+        breaches.append((what, what, column_gamma(unit.transition)))
     for column, (variables, units) in _behind(study, party, columns).items():
         ratios = [column_gamma(study.units[index].transition) for index in units]
         finite = [ratio for ratio in ratios if ratio is not None]
         if len(ratios) > 1 and len(finite) == len(ratios) and not any(map(rule.possible, ratios)):
             inward, outward = _stands_behind(column, variables)
             product = math.prod(finite, start=Fraction(1))
-            found.append((f"{inward}: gamma multiplies to", f"{outward}: gamma multiplies to", product))
+            breaches.append((f"{inward}: gamma multiplies to", f"{outward}: gamma multiplies to", product))
 
-    def objection(what: str, told: str, ratio: Fraction | None) -> Objection:
+    def objection(what: str, report: str, ratio: Fraction | None) -> Objection:
         is_too_large = (
             f" {'infinite' if ratio is None else f'{float(ratio):.6g}'}, expected below {rule.gamma_limit:.6g},"
             f" so that no belief of {rule.prior:g} becomes {rule.posterior:g}"
         )
         hint = "declare stronger noise with [[randomization]] in party.toml; the limit is policy.breach"
-        return Objection(code="POLICY_REFUSED", message=what + is_too_large, hint=hint, told=told + is_too_large)
+        return Objection(code="POLICY_REFUSED", message=what + is_too_large, hint=hint, told=report + is_too_large)
 
-    return [objection(*item) for item in found if rule.possible(item[2])]
+    return [objection(*item) for item in breaches if rule.possible(item[2])]
 
 
 def _stands_behind(column: Column, variables: Sequence[str]) -> tuple[str, str]:
-    """One local column under several names: what the site is told, which knows the column, and what others are."""
+    """Return the texts on one local column under several names: for the site, which knows the column, and for others."""
     return (
         f"local column '{column.source}' stands behind {len(variables)} variables",
         f"one column stands behind the variables '{', '.join(variables)}'",
     )
 
 
-def _sent(study: Study, party: str) -> tuple[int, ...]:
-    """This party's units that leave it, or that somebody could read who works together with another."""
-    sent = protocol_of(study).readable(study)
-    return tuple(index for index in study.units_of(party) if index in sent)
+def _readable_units(study: Study, party: str) -> tuple[int, ...]:
+    """Return this party's units that leave it, or that somebody could read who works together with another."""
+    readable = protocol_of(study).readable(study)
+    return tuple(index for index in study.units_of(party) if index in readable)
 
 
 def _behind(
     study: Study, party: str, columns: Mapping[str, Column]
 ) -> dict[Column, tuple[tuple[str, ...], tuple[int, ...]]]:
-    """For each local column the variables that it stands behind, and the sent units that they are in."""
+    """Return, for each local column, the variables that it stands behind and the sent units that they are in."""
     variables: dict[Column, list[str]] = {}
     units: dict[Column, list[int]] = {}
-    for index in _sent(study, party):
+    for index in _readable_units(study, party):
         for variable in study.units[index].variables:
             variables.setdefault(columns[variable], []).append(variable)
             units.setdefault(columns[variable], []).append(index)
     return {column: (tuple(names), tuple(dict.fromkeys(units[column]))) for column, names in variables.items()}
 
 
-def _refused(message: str, key: str) -> Objection:
+def _make_objection(message: str, key: str) -> Objection:
     return Objection(code="POLICY_REFUSED", message=message, hint=f"the limit is policy.{key} in party.toml")
 
 

@@ -64,7 +64,7 @@ class Rule:
 
 
 def approver_name(rules: tuple[Rule, ...], rule: Rule) -> str:
-    """Who approved, when a rule did.
+    """Return the name of the approver when a rule approved.
 
     >>> rule = Rule(name="repeats", columns=(), max_epsilon=0.0)
     >>> approver_name((rule,), rule)
@@ -82,7 +82,7 @@ def against(
     repeats: bool | None,
     today: date,
 ) -> tuple[str, ...]:
-    """Every condition of `rule` that does not hold.
+    """List every condition of `rule` that does not hold.
 
     Args:
         rule: the rule.
@@ -95,32 +95,34 @@ def against(
     Returns:
         Nothing, when the rule approves.
     """
-    sent = [index for index in study.units_of(party) if index in sent_units(study)]
-    found: list[str] = []
-    for index in sent:
+    units = [index for index in study.units_of(party) if index in sent_units(study)]
+    reasons: list[str] = []
+    for index in units:
         for variable in study.units[index].variables:
             if sources[variable] not in rule.columns:
-                found.append(f"local column '{sources[variable]}' is not in columns")
-    drawn = [item for item in plan_events(study, party) if COLUMNS.sees(item.event.reader)]
-    total = compose(cost_of(item.event) for item in drawn).epsilon
+                reasons.append(f"local column '{sources[variable]}' is not in columns")
+    items = [item for item in plan_events(study, party) if COLUMNS.sees(item.event.reader)]
+    total = compose(cost_of(item.event) for item in items).epsilon
     if math.isinf(total):
-        found.append("epsilon is infinite, which only a person may approve")
+        reasons.append("epsilon is infinite, which only a person may approve")
     elif epsilon_exceeds(total, rule.max_epsilon):
-        found.append(f"epsilon {total:.4g}, expected at most {rule.max_epsilon:g}")
+        reasons.append(f"epsilon {total:.4g}, expected at most {rule.max_epsilon:g}")
     if rule.parties:
         strangers = [name for name in study.parties if name != party and name not in rule.parties]
-        found += [f"party '{name}' is not in parties" for name in strangers]
+        reasons += [f"party '{name}' is not in parties" for name in strangers]
     if rule.recipients:
-        getting = dict.fromkeys(name for index in sent for name in recipients_of(study, index))
-        found += [f"'{name}' gets columns and is not in recipients" for name in getting if name not in rule.recipients]
+        getting = dict.fromkeys(name for index in units for name in recipients_of(study, index))
+        reasons += [
+            f"'{name}' gets columns and is not in recipients" for name in getting if name not in rule.recipients
+        ]
     if rule.max_days is not None and (days := (study.expires - today).days) > rule.max_days:
-        found.append(f"valid for {days} more days, expected at most {rule.max_days}")
+        reasons.append(f"valid for {days} more days, expected at most {rule.max_days}")
     if rule.only_repeats and repeats is False:
-        found.append("it sends what was not sent before")
+        reasons.append("it sends what was not sent before")
     if rule.only_repeats and any(item.unit is None for item in plan_events(study, party)):
         what = "parameters between peers are" if study.tables is None else "a table with new noise is"
-        found.append(f"{what} a new answer each time")
-    return tuple(found)
+        reasons.append(f"{what} a new answer each time")
+    return tuple(reasons)
 
 
 # ---- codebooks
@@ -164,11 +166,11 @@ class Combinations:
 
     @classmethod
     def of(cls, columns: Iterable[Column], impossible: Iterable[tuple[str, ...]]) -> Combinations:
-        """The same combinations, in whatever order the columns are given."""
-        listed = tuple(columns)
-        order = sorted(range(len(listed)), key=lambda place: (listed[place].dataset, listed[place].source))
+        """Return the same combinations, in whatever order the columns are given."""
+        names = tuple(columns)
+        order = sorted(range(len(names)), key=lambda place: (names[place].dataset, names[place].source))
         return cls(
-            columns=tuple(listed[place] for place in order),
+            columns=tuple(names[place] for place in order),
             impossible=frozenset(tuple(labels[place] for place in order) for labels in impossible),
         )
 
@@ -196,12 +198,12 @@ class Known:
 
     @staticmethod
     def all_of(parts: Iterable[Known]) -> Known:
-        """What stands in any of them."""
+        """Return the union of several codebook sets."""
         return functools.reduce(operator.or_, parts, Known())
 
 
 def codebook_of(variable: Variable, column: Column, study: Study | None = None) -> ColumnCodebook:
-    """The codebook of a study's variable, or of one that party.toml declares (then there is no study)."""
+    """Return the codebook of a study's variable, or of one that party.toml declares (then there is no study)."""
     missing = variable.missing
     knowledge = None if study is None else study.knowledge
     properties = set() if knowledge is None else set(knowledge.properties(variable.name).items())
@@ -217,8 +219,8 @@ def codebook_of(variable: Variable, column: Column, study: Study | None = None) 
     )
 
 
-def asked(study: Study, party: str, columns: Mapping[str, Column]) -> Known:
-    """What a study asks of a party.
+def questions_of(study: Study, party: str, columns: Mapping[str, Column]) -> Known:
+    """Return what a study asks of a party.
 
     Args:
         study: the proposal.
@@ -237,31 +239,33 @@ def asked(study: Study, party: str, columns: Mapping[str, Column]) -> Known:
     )
 
 
-def uncovered(study: Study, party: str, columns: Mapping[str, Column], known: Known) -> tuple[str, ...]:
-    """What a study asks of a party and `known` does not hold, in words and without a value; nothing: rules may decide.
+def list_uncovered(
+    study: Study, party: str, columns: Mapping[str, Column], permitted_questions: Known
+) -> tuple[str, ...]:
+    """List what a study asks of a party and `permitted_questions` lacks, in words and without a value; empty: rules may decide.
 
     Args:
         study: the proposal.
         party: this party.
         columns: variable -> local column, of all its variables.
-        known: what party.toml says, and what people approved before.
+        permitted_questions: what party.toml says, and what people approved before.
     """
-    found: list[str] = []
+    reasons: list[str] = []
     for position in study.schema.owned_by(party):
         variable = study.schema[position]
-        if codebook_of(variable, columns[variable.name], study) not in known.columns:
+        if codebook_of(variable, columns[variable.name], study) not in permitted_questions.columns:
             what = "bins" if variable.bins is not None else "categories"
             local = columns[variable.name].source
-            found.append(f"column '{variable.name}': its {what} of the local column '{local}' stand {_NOWHERE}")
+            reasons.append(f"column '{variable.name}': its {what} of the local column '{local}' stand {_NOWHERE}")
     for index in study.units_of(party):
         unit = study.units[index]
-        if unit.impossible and _combinations(study, unit, columns) not in known.combinations:
+        if unit.impossible and _combinations(study, unit, columns) not in permitted_questions.combinations:
             names = ", ".join(unit.variables)
-            found.append(f"columns '{names}': the list of their impossible combinations stands {_NOWHERE}")
-    if study.linkage.normalise not in known.normalise:
+            reasons.append(f"columns '{names}': the list of their impossible combinations stands {_NOWHERE}")
+    if study.linkage.normalise not in permitted_questions.normalise:
         steps = ", ".join(study.linkage.normalise) or "nothing"
-        found.append(f"linkage.normalise ({steps}) stands {_NOWHERE}")
-    return tuple(found)
+        reasons.append(f"linkage.normalise ({steps}) stands {_NOWHERE}")
+    return tuple(reasons)
 
 
 def _combinations(study: Study, unit: Unit, columns: Mapping[str, Column]) -> Combinations:

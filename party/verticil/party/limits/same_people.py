@@ -67,19 +67,19 @@ class SamePeople:
             return True
         return any(other in self.datasets or other in self.apart | self.gone for other in self.names(name))
 
-    def unknown(self, charged: Collection[str]) -> str | None:
+    def unknown(self, charged_names: Collection[str]) -> str | None:
         """Return a name of the table that leads nowhere: neither party.toml has it, nor the ledger it or a name of its account.
 
         A name that is gone may lead nowhere: room that was kept for it can be free again.
 
         Args:
-            charged: names of the data sets that something was charged to.
+            charged_names: names of the data sets that something was charged to.
         """
         if self.datasets is None:
             return None
         for name in dict.fromkeys([*self.joined, *sorted(self.apart)]):
             absent = set(self.names(name)) - self.datasets
-            if absent and absent.isdisjoint(charged):
+            if absent and absent.isdisjoint(charged_names):
                 return name
         return None
 
@@ -87,9 +87,9 @@ class SamePeople:
 NOTHING_SAID: Final = SamePeople()
 
 
-def circle_from(joined: Mapping[str, str], name: str) -> bool:
+def circle_from(accounts: Mapping[str, str], name: str) -> bool:
     """Return whether the chain of a name comes back to itself."""
-    seen = {name}
-    while (name := joined.get(name, "")) and name not in seen:
-        seen.add(name)
+    names = {name}
+    while (name := accounts.get(name, "")) and name not in names:
+        names.add(name)
     return bool(name)

@@ -30,37 +30,39 @@ def people_words(same_people: SamePeople, dataset: str) -> tuple[str, ...] | Non
     ("one account for the same people: data sets 'people' and 'clinicdb'",)
     """
     names = same_people.names(dataset)
-    joined = " and ".join(f"'{name}'" for name in names)
-    said = [f"one account for the same people: data sets {joined}"] if len(names) > 1 else []
+    names_text = " and ".join(f"'{name}'" for name in names)
+    sentences = [f"one account for the same people: data sets {names_text}"] if len(names) > 1 else []
     if same_people.is_apart(dataset):
-        said.append(
+        sentences.append(
             "counted apart, as party.toml says (policy.same_people): a person who is in another data set, too, may be charged"
             " up to the limits of each; every approval says that this site counts so"
         )
-    return tuple(said) or None
+    return tuple(sentences) or None
 
 
 def account_lines(same_people: SamePeople) -> tuple[str, ...]:
     """Return what party.toml says of names, a line for each of them, for the audit log."""
-    joined = [f"'{name}' counts with '{other}'" for name, other in sorted(same_people.joined.items())]
+    pairs = [f"'{name}' counts with '{other}'" for name, other in sorted(same_people.joined.items())]
     apart = [f"'{name}' is counted apart" for name in sorted(same_people.apart)]
-    return (*joined, *apart, *(f"the table of '{name}' is gone" for name in sorted(same_people.gone)))
+    return (*pairs, *apart, *(f"the table of '{name}' is gone" for name in sorted(same_people.gone)))
 
 
 def one_for_all(accounts: Sequence[AccountCost | AccountSpent]) -> bool:
-    """Whether one line says everything: the figures are the same, and limits are stated for nobody but the first."""
+    """Return whether one line says everything: the figures are the same, and limits are stated for nobody but the first."""
     return all(not account.limits_stated and account.figures() == accounts[0].figures() for account in accounts[1:])
 
 
 def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...]:
-    """What is said of further accounts where `one_for_all`; nothing where there are none."""
+    """Describe the further accounts where `one_for_all`; empty where there are none."""
     others = " and for ".join(account.reader for account in accounts[1:])
-    said = "; ".join(dict.fromkeys(map(not_stated, accounts[1:])))
-    return (f"the same for {others}; {said}",) if others else ()
+    text = "; ".join(dict.fromkeys(map(not_stated, accounts[1:])))
+    return (f"the same for {others}; {text}",) if others else ()
 
 
 def not_stated(account: AccountCost | AccountSpent) -> str:
-    """What goes on an account for which party.toml states no limits: nothing, or tables of masked studies within theirs."""
+    """Describe an account for which party.toml states no limits: nothing goes on it, or tables of masked studies within
+    theirs.
+    """
     keys = next(reader.keys for reader in READERS if reader.name == account.account)
     remedy = _REMEDY.format(keys=f"{keys[0]} and {keys[2]}")
     if account.masked_epsilon_limit is None:
@@ -73,24 +75,24 @@ def _of_masked(account: AccountCost | AccountSpent) -> str:
 
 
 def both(epsilon: float | None, delta: float) -> str:
-    """An epsilon with its delta, where there is one.
+    """Write an epsilon with its delta, where there is one.
 
     >>> both(1.234, 0.0), both(1.234, 1e-6), both(None, 0.0)
     ('epsilon 1.24', 'epsilon 1.24, delta 1e-06', 'epsilon without bound')
     """
-    said = "without bound" if epsilon is None or math.isinf(epsilon) else wording.epsilon(epsilon)
-    return f"epsilon {said}" + (f", delta {delta:g}" if delta else "")
+    text = "without bound" if epsilon is None or math.isinf(epsilon) else wording.epsilon(epsilon)
+    return f"epsilon {text}" + (f", delta {delta:g}" if delta else "")
 
 
 def limit(epsilon: float | None, delta: float | None) -> str:
-    """A limit that is stated; None: without one."""
+    """Write a limit; None: without one."""
     parts = [f"epsilon {wording.epsilon(epsilon)}"] if epsilon is not None else []
     parts += [f"delta {delta:g}"] if delta is not None else []
     return ", ".join(parts) or "anything"
 
 
 def limit_words(account: AccountCost) -> str:
-    """The limits of an account, of one study and for a lifetime."""
+    """Write the limits of an account, of one study and for a lifetime."""
     if not account.limits_stated:
         return not_stated(account)
     study = limit(account.epsilon_study_limit, account.delta_study_limit)
@@ -99,7 +101,7 @@ def limit_words(account: AccountCost) -> str:
 
 
 def cost_lines(row: CostView) -> tuple[str, ...]:
-    """What a study costs each account of a data set, a line for each, without the name of the data set."""
+    """List what a study costs each account of a data set, a line for each, without the name of the data set."""
     return tuple(
         f"{_of(account)}: {both(account.epsilon, account.delta)} for each person; lifetime sum"
         f" {both(account.epsilon_before, account.delta_before)} now,"
@@ -109,26 +111,27 @@ def cost_lines(row: CostView) -> tuple[str, ...]:
 
 
 def each_account(row: CostView) -> tuple[str, ...]:
-    """What a study costs the accounts of a data set beyond what the figures of the first one say."""
+    """Describe what a study costs the accounts of a data set beyond what the figures of the first one say."""
     return same_words(row.accounts) if one_for_all(row.accounts) else cost_lines(row)
 
 
 def beside_words(row: CostView) -> tuple[str, ...]:
-    """What the literature would count of noise on tables; nothing where none is drawn."""
-    found: dict[tuple[float, float], list[str]] = {}
+    """Describe what the literature would count of noise on tables; empty where none is drawn."""
+    readers_by_cost: dict[tuple[float, float], list[str]] = {}
     for account in row.accounts:
         if account.epsilon_add_or_remove is not None and account.delta_add_or_remove is not None:
             pair = (account.epsilon_add_or_remove, account.delta_add_or_remove)
-            found.setdefault(pair, []).append(account.account)
+            readers_by_cost.setdefault(pair, []).append(account.account)
     return tuple(
-        f"for comparison with the literature: the noise on tables{f' of account {names[0]!r}' if len(found) > 1 else ''} has"
+        f"for comparison with the literature: the noise on tables"
+        f"{f' of account {names[0]!r}' if len(readers_by_cost) > 1 else ''} has"
         f" {both(*pair)} if a person is added or removed"
-        for pair, names in found.items()
+        for pair, names in readers_by_cost.items()
     )
 
 
 def peer_words(columns: Cost, everybody: Cost) -> str | None:
-    """What a peer was told at most that reads columns, and tables that a miner publishes in place of others.
+    """Describe the most that a peer learnt that reads columns, and tables that a miner publishes in place of others.
 
     Args:
         columns: of the account of whoever reads columns, which counts for the miner.
@@ -152,29 +155,33 @@ each person; account 'columns' counts for the miner"
 
 
 def spent_lines(row: Spent) -> tuple[str, ...]:
-    """What was spent of each account of a data set, a line for each, without the name of the data set."""
-    return tuple(f"{_of(account)}: {_spent(account)}" for account in row.accounts)
+    """List what was spent of each account of a data set, a line for each, without the name of the data set."""
+    return tuple(f"{_of(account)}: {_describe_spending(account)}" for account in row.accounts)
 
 
 def budget_lines(row: BudgetView) -> tuple[str, ...]:
-    """What was spent, is kept and is left of each account of a data set, a line for each, without the name of the data set."""
-    return tuple(f"{_of(account)}: {_spent(account)}{_kept(account)}" for account in row.accounts)
+    """List what was spent, is reserved and remains of each account of a data set, a line each, without the data set's
+    name.
+    """
+    return tuple(
+        f"{_of(account)}: {_describe_spending(account)}{_describe_reserved(account)}" for account in row.accounts
+    )
 
 
 def numerical_words(row: BudgetView) -> tuple[str, ...]:
-    """What composing everything numerically would give, where that can be another number."""
-    found: dict[tuple[float | None, float], list[str]] = {}
+    """Describe what composing everything numerically would give, where that can be another number."""
+    readers_by_cost: dict[tuple[float | None, float], list[str]] = {}
     for account in row.accounts:
         if account.delta_spent:
-            found.setdefault((account.epsilon_numerical, account.delta_spent), []).append(account.account)
+            readers_by_cost.setdefault((account.epsilon_numerical, account.delta_spent), []).append(account.account)
     return tuple(
-        (f"account '{names[0]}' " if len(found) > 1 else "")
+        (f"account '{names[0]}' " if len(readers_by_cost) > 1 else "")
         + (
             "by numerical composition: not known, an event is of a kind that this version does not have"
             if epsilon is None
             else f"by numerical composition of everything: {both(epsilon, delta)}; decides nothing"
         )
-        for (epsilon, delta), names in found.items()
+        for (epsilon, delta), names in readers_by_cost.items()
     )
 
 
@@ -182,17 +189,17 @@ def _of(account: AccountCost | AccountSpent) -> str:
     return f"account '{account.account}' ({account.reader})"
 
 
-def _spent(account: AccountSpent) -> str:
-    spent = f"{both(account.epsilon_spent, account.delta_spent)} per person spent"
+def _describe_spending(account: AccountSpent) -> str:
+    text = f"{both(account.epsilon_spent, account.delta_spent)} per person spent"
     if not account.limits_stated:
-        return f"{spent}; {not_stated(account)}"
+        return f"{text}; {not_stated(account)}"
     of = limit(account.epsilon_limit, account.delta_limit)
-    left = [] if account.epsilon_limit is None else [f"epsilon {wording.left(account.left.epsilon)}"]
-    left += [] if account.delta_limit is None else [f"delta {account.left.delta:g}"]
-    return f"{spent} of {of}" + (f", {', '.join(left)} left" if left else "")
+    remainder = [] if account.epsilon_limit is None else [f"epsilon {wording.left(account.remaining.epsilon)}"]
+    remainder += [] if account.delta_limit is None else [f"delta {account.remaining.delta:g}"]
+    return f"{text} of {of}" + (f", {', '.join(remainder)} left" if remainder else "")
 
 
-def _kept(account: AccountBudget) -> str:
+def _describe_reserved(account: AccountBudget) -> str:
     if not (account.epsilon_kept or account.delta_kept):
         return ""
     return f"; {both(account.epsilon_kept, account.delta_kept)} of that is kept for studies under way"

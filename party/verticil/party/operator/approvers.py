@@ -106,15 +106,15 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
     if name in config.approver_keys:
         hint = f"to give them a new key: verticil party approver remove {name}, then add"
         raise Misuse("CONFIG_INVALID", f"{path.name}: approver: '{name}' has a key already", hint=hint)
-    made = False
+    is_new = False
     if public_key is None:
         file = key if key is not None else key_place(path, name)
         if file is None:
             raise Misuse("USAGE", f"approver '{name}': no file is named after this, expected --key FILE")
-        made = not file.exists()
-        if made and key is None:
+        is_new = not file.exists()
+        if is_new and key is None:
             file.parent.mkdir(mode=0o700, exist_ok=True)
-        own = ApproverKey.create(file) if made else ApproverKey.load(file)
+        own = ApproverKey.create(file) if is_new else ApproverKey.load(file)
         public = own.public
     else:
         file, found = None, public_key_from(public_key)
@@ -126,7 +126,7 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
     try:
         replace_config(path, whole + (b"" if whole.endswith(b"\n") else b"\n") + text.encode("utf-8"))
     except VerticilError:
-        if made and file is not None:
+        if is_new and file is not None:
             file.unlink()  # a key that is in no party.toml is nobody's
         raise
     after = load_party(path)
@@ -135,7 +135,7 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
         approver=name,
         public_key=public_key_text(public),
         key=None if file is None else str(file),
-        made=made,
+        made=is_new,
         approvers=tuple(after.policy.approvers),
         approvers_needed=after.policy.approvers_needed,
     )
@@ -161,10 +161,10 @@ def remove_approver(path: Path, name: str) -> RemovedApprover:
         hint = "add another one first; without approvers whoever may run the command here approves for the site"
         raise Misuse("CONFIG_INVALID", f"{where}: '{name}' is the only one", hint=hint)
     text = path.read_bytes().decode("utf-8")
-    kept = next((rest for rest in _without_one_table(text) if _lacks(text, rest, name)), None)
-    if kept is None:
+    remaining_text = next((rest for rest in _without_one_table(text) if _lacks(text, rest, name)), None)
+    if remaining_text is None:
         raise Misuse("CONFIG_INVALID", f"{where}: the table of '{name}' is not found", hint="remove it with an editor")
-    replace_config(path, kept.encode("utf-8"))
+    replace_config(path, remaining_text.encode("utf-8"))
     after = load_party(path)
     return RemovedApprover(
         party=after.name,
@@ -176,28 +176,28 @@ def remove_approver(path: Path, name: str) -> RemovedApprover:
 
 
 def _without_one_table(text: str) -> Iterator[str]:
-    """The text without one ``[[approver]]`` table, for each; comments after its last key stay."""
+    """Yield the text without one ``[[approver]]`` table, for each; comments after its last key stay."""
     lines = text.splitlines(keepends=True)
     headers = [i for i, line in enumerate(lines) if line.lstrip().startswith("[")]
     for start, end in zip(headers, [*headers[1:], len(lines)], strict=True):
         if re.fullmatch(r"\[\[\s*approver\s*\]\]\s*(#.*)?", lines[start].strip()):
-            said = [i for i in range(start, end) if lines[i].strip() and not lines[i].lstrip().startswith("#")]
-            yield "".join(lines[:start] + lines[said[-1] + 1 :])
+            lines_in_use = [i for i in range(start, end) if lines[i].strip() and not lines[i].lstrip().startswith("#")]
+            yield "".join(lines[:start] + lines[lines_in_use[-1] + 1 :])
 
 
 def _lacks(before: str, after: str, name: str) -> bool:
-    """Whether `after` says what `before` says, but for this approver."""
+    """Return whether `after` says what `before` says, but for this approver."""
     try:
-        expected, found = tomllib.loads(before), tomllib.loads(after)
+        contents_before, contents_after = tomllib.loads(before), tomllib.loads(after)
     except tomllib.TOMLDecodeError:
         return False
-    tables: list[dict[str, object]] = expected["approver"]
-    expected["approver"] = [table for table in tables if table.get("name") != name]
-    return expected == found
+    tables: list[dict[str, object]] = contents_before["approver"]
+    contents_before["approver"] = [table for table in tables if table.get("name") != name]
+    return contents_before == contents_after
 
 
 def approvers(config: PartyConfig) -> Approvers:
-    """Who may approve, and with which key."""
+    """List who may approve, and with which key."""
     keys = config.approver_keys
     return Approvers(
         party=config.name,

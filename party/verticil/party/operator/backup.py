@@ -153,25 +153,25 @@ def backup(config: PartyConfig, out: Path, passphrase: str) -> Backup:
     now = utc_now()
     if out.exists():
         raise Misuse("FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file")
-    with Site.open(config) as site, tempfile.TemporaryDirectory(dir=config.state_directory, prefix="backup-") as made:
+    with Site.open(config) as site, tempfile.TemporaryDirectory(dir=config.state_directory, prefix="backup-") as folder:
         with site.database.transaction():  # no other process writes to database or audit log meanwhile
-            copy = Path(made) / DATABASE
+            copy = Path(folder) / DATABASE
             _copy(site.database.path, copy)
-            log = Path(made) / AUDIT
+            log = Path(folder) / AUDIT
             if site.audit.path.exists():
                 shutil.copyfile(site.audit.path, log)
             head = site.database.first(bytes, "SELECT hash FROM audit_anchor") or b""
             rows = len(site.ledger.rows())
         files = _files(config, database=copy, log=log)
-        told = {"party": config.name, "made_at": f"{now:%Y-%m-%dT%H:%M:%SZ}", "audit_head": head.hex()}
-        size = _write(out, seal(_packed(files), passphrase, told))
+        head_fields = {"party": config.name, "made_at": f"{now:%Y-%m-%dT%H:%M:%SZ}", "audit_head": head.hex()}
+        size = _write(out, seal(_pack_entries(files), passphrase, head_fields))
     return Backup(
         backup=str(out),
         bytes=size,
         files=len(files),
         ledger_rows=rows,
         audit_head=head.hex(),
-        made_at=told["made_at"],
+        made_at=head_fields["made_at"],
     )
 
 
@@ -183,26 +183,31 @@ def _copy(database: Path, to: Path) -> None:
 def _files(config: PartyConfig, *, database: Path, log: Path) -> list[tuple[_Entry, Path]]:
     state = config.state_directory
     keys = (config.key, config.signing_key, config.sealing_key)
-    wanted = [config.path, config.certificate, *(file for key in keys for file in key_files(key)), config.linkage_key]
+    paths = [config.path, config.certificate, *(file for key in keys for file in key_files(key)), config.linkage_key]
     authority = config.federation.ca_certificate
-    wanted += [
+    paths += [
         path_in(read_toml(config.path), "federation", config.path.parent),
         authority,
         authority.with_name(DENY_LIST),
     ]
-    unwanted = _MADE_AGAIN | {folder.name for folder in folders_of_protocols()}
+    excluded_names = _MADE_AGAIN | {folder.name for folder in folders_of_protocols()}
     for path in sorted(state.rglob("*")):
         first = path.relative_to(state).parts[0]
-        if path.is_file() and first not in unwanted and path.name != BLINDING_KEY and not first.startswith("backup-"):
-            wanted.append(path)
+        if (
+            path.is_file()
+            and first not in excluded_names
+            and path.name != BLINDING_KEY
+            and not first.startswith("backup-")
+        ):
+            paths.append(path)
     instead = {state / DATABASE: database, state / AUDIT: log}
-    found: list[tuple[_Entry, Path]] = []
-    for path in dict.fromkeys(wanted):
+    entries: list[tuple[_Entry, Path]] = []
+    for path in dict.fromkeys(paths):
         content = instead.get(path, path)
         if path.name in _OF_THE_PROCESS or path.name.endswith(".part") or not content.is_file():
             continue
-        found.append((_entry(config.path.parent, path, content.stat().st_size, number=len(found)), content))
-    return found
+        entries.append((_entry(config.path.parent, path, content.stat().st_size, number=len(entries)), content))
+    return entries
 
 
 def _entry(folder: Path, path: Path, size: int, *, number: int) -> _Entry:
@@ -212,16 +217,16 @@ def _entry(folder: Path, path: Path, size: int, *, number: int) -> _Entry:
     return _Entry(path=PurePosixPath(inside).as_posix(), origin="", size=size)
 
 
-def _packed(files: Iterable[tuple[_Entry, Path]]) -> Iterator[bytes]:
+def _pack_entries(files: Iterable[tuple[_Entry, Path]]) -> Iterator[bytes]:
     n_files = 0
     for entry, content in files:
         yield entry.line()
-        left = entry.size
+        n_left = entry.size
         with content.open("rb") as file:
-            while left and (block := file.read(min(_BLOCK, left))):
+            while n_left and (block := file.read(min(_BLOCK, n_left))):
                 yield block
-                left -= len(block)
-        if left:
+                n_left -= len(block)
+        if n_left:
             raise Misuse("FILE_MISSING", f"{content}: it became shorter while it was read", hint="try again")
         n_files += 1
     yield json.dumps({"files": n_files}).encode() + b"\n"
@@ -266,21 +271,21 @@ def restore(file: Path, folder: Path, passphrase: str, *, audit_log: Path | None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as staging:
-            made = Path(staging) / folder.name
-            made.mkdir(mode=0o700)
-            with file.open("rb") as opened:
-                elsewhere, n_files = _unpack(unseal(opened, passphrase, file.name), made, file.name)
-            _check_state(made, file.name)
+            staging_folder = Path(staging) / folder.name
+            staging_folder.mkdir(mode=0o700)
+            with file.open("rb") as stream:
+                elsewhere, n_files = _unpack(unseal(stream, passphrase, file.name), staging_folder, file.name)
+            _check_state(staging_folder, file.name)
             if audit_log is not None:
-                _go_on_from(made, newer, audit_log)
-            sync_directory(made)
-            rename(made, folder)
+                _go_on_from(staging_folder, newer, audit_log)
+            sync_directory(staging_folder)
+            rename(staging_folder, folder)
             sync_directory(folder.parent)
     except FileNotFoundError:
         raise Misuse("FILE_MISSING", f"{file}: no such file", hint="made by: verticil party backup") from None
     except OSError as error:
         raise write_fault(error, folder) from None
-    restored = Restored(
+    report = Restored(
         folder=str(folder),
         party_toml=str(folder / "party.toml"),
         ledger_rows=None,
@@ -289,12 +294,12 @@ def restore(file: Path, folder: Path, passphrase: str, *, audit_log: Path | None
         files=n_files,
         elsewhere=elsewhere,
     )
-    return _noted(restored, folder, utc_now(), audit_log=audit_log is not None)
+    return _note_restore(report, folder, utc_now(), audit_log=audit_log is not None)
 
 
-def _check_state(made: Path, name: str) -> None:
+def _check_state(staging_folder: Path, name: str) -> None:
     """Refuse a state of before 1.0.0 before its folder is made; what else is wrong with it is found when it is opened."""
-    for database in made.rglob(DATABASE):
+    for database in staging_folder.rglob(DATABASE):
         with contextlib.suppress(DataFault):
             try:
                 version_of(database, SCHEMA)
@@ -321,9 +326,9 @@ def _log_of(path: Path) -> bytes:
         ) from None
 
 
-def _go_on_from(made: Path, newer: bytes, source: Path) -> None:
+def _go_on_from(staging_folder: Path, newer: bytes, source: Path) -> None:
     """Put an audit log in the place of the backup's, whose lines it begins with."""
-    (target,) = [database.with_name(AUDIT) for database in made.rglob(DATABASE)]
+    (target,) = [database.with_name(AUDIT) for database in staging_folder.rglob(DATABASE)]
     if not newer.startswith(target.read_bytes() if target.exists() else b""):
         raise GateFailed(
             "AUDIT_BROKEN",
@@ -336,20 +341,20 @@ def _go_on_from(made: Path, newer: bytes, source: Path) -> None:
         sync_file(file.fileno(), target)
 
 
-def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool) -> Restored:
+def _note_restore(report: Restored, folder: Path, at: dt.datetime, *, audit_log: bool) -> Restored:
     """Check what was restored, and write down that it was, if party.toml finds what it names."""
     try:
         config = load_party(folder / "party.toml")
     except Misuse as error:
-        return replace(restored, problem=error.message)
+        return replace(report, problem=error.message)
     with _readable(folder), Site.open(config, accept_older=audit_log) as site:
         head, problem = None, ""
         try:
             head = AuditLog(site.database, config.state_directory).verify().head.hex()
         except GateFailed as error:
             problem = error.message
-        found = replace(
-            restored,
+        full_report = replace(
+            report,
             party=config.name,
             ledger_rows=len(site.ledger.rows()),
             audit_head=head,
@@ -359,7 +364,7 @@ def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool
         for own in folders_of_protocols():
             own.after_restore(site, at)
         site.audit.record(Event(what=What.RESTORED, who="operator"), at)
-        return found
+        return full_report
 
 
 @contextlib.contextmanager
@@ -376,26 +381,26 @@ def _readable(folder: Path) -> Generator[None]:
 
 
 def is_just_restored(config: PartyConfig, database: Database) -> bool:
-    """Whether nothing was done since this state was restored from a backup."""
+    """Return whether nothing was done since this state was restored from a backup."""
     passing = {What.CONFIGURATION, What.CERTIFICATE, What.CERTIFICATE_ENDS}
-    done = [
+    events = [
         entry for entry in AuditLog(database, config.state_directory).entries() if entry.get("event") not in passing
     ]
-    return bool(done) and done[-1].get("event") == What.RESTORED
+    return bool(events) and events[-1].get("event") == What.RESTORED
 
 
 def _unpack(data: Iterator[bytes], folder: Path, name: str) -> tuple[Mapping[str, str], int]:
     reader, elsewhere, n_files = _Reader(data), dict[str, str](), 0
-    while isinstance(entry := _said(reader.line(), name), _Entry):
+    while isinstance(entry := _parse_line(reader.line(), name), _Entry):
         target = folder / PurePosixPath(entry.path)
         with _put(target, name):
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(file, "wb") as opened:
+        with open(file, "wb") as stream:
             for piece in reader.take(entry.size):
-                opened.write(piece)
-            opened.flush()
-            sync_file(opened.fileno(), target)
+                stream.write(piece)
+            stream.flush()
+            sync_file(stream.fileno(), target)
         if entry.origin:
             elsewhere[entry.origin] = entry.path
         n_files += 1
@@ -417,14 +422,14 @@ def _put(target: Path, name: str) -> Generator[None]:
         ) from None
 
 
-def _said(line: bytes, name: str) -> _Entry | int:
-    """A line of a backup: a file, or at the end how many they were. Whoever knows the passphrase wrote it."""
+def _parse_line(line: bytes, name: str) -> _Entry | int:
+    """Parse a line of a backup: a file, or at the end their number. Whoever knows the passphrase wrote it."""
     fault = GateFailed("BACKUP_INVALID", f"{name}: what is in it cannot be read", hint="is it of a later version?")
     try:
-        said = cast("object", json.loads(line))
+        fields = cast("object", json.loads(line))
     except (ValueError, RecursionError):
         raise fault from None
-    match said:
+    match fields:
         case {"files": int(n_files)} if not isinstance(n_files, bool):
             return n_files
         case {"path": str(path), "origin": str(origin), "size": int(size)} if size >= 0 and not isinstance(size, bool):
@@ -457,9 +462,9 @@ class _Reader:
                 end = len(self._held) - 1
                 break
             self._held += piece
-        found = bytes(self._held[: end + 1])
+        line = bytes(self._held[: end + 1])
         del self._held[: end + 1]
-        return found
+        return line
 
     def take(self, size: int) -> Iterator[bytes]:
         while size:
@@ -468,10 +473,10 @@ class _Reader:
                     raise GateFailed("BACKUP_INVALID", "the backup ends early", hint="try another copy of it")
                 self._held += piece
                 continue
-            found = bytes(self._held[:size])
+            data = bytes(self._held[:size])
             del self._held[:size]
-            size -= len(found)
-            yield found
+            size -= len(data)
+            yield data
 
 
 # ---- the sealed file
@@ -496,7 +501,7 @@ def _nonce(number: int, *, last: bool) -> bytes:
 
 
 def _sum(head: Mapping[str, object]) -> str:
-    """Of everything else in the head: tells damage from another passphrase, and proves nothing."""
+    """Return a checksum of everything else in the head: it tells damage from another passphrase, and proves nothing."""
     rest = {name: value for name, value in head.items() if name != "sum"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -523,24 +528,26 @@ def _cipher(passphrase: str, head: Mapping[str, object]) -> ChaCha20Poly1305:
     return ChaCha20Poly1305(key)
 
 
-def _framed(data: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+def _split_frames(data: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     """Frames of `data`, each with whether it is the last; there is always a last one, and it may be empty."""
-    held = bytearray()
+    buffer = bytearray()
     for piece in data:
-        held += piece
-        while len(held) > _FRAME:
-            yield bytes(held[:_FRAME]), False
-            del held[:_FRAME]
-    yield bytes(held), True
+        buffer += piece
+        while len(buffer) > _FRAME:
+            yield bytes(buffer[:_FRAME]), False
+            del buffer[:_FRAME]
+    yield bytes(buffer), True
 
 
-def seal(data: Iterable[bytes], passphrase: str, told: Mapping[str, str], *, cost: int = _COST) -> Iterator[bytes]:
+def seal(
+    data: Iterable[bytes], passphrase: str, head_fields: Mapping[str, str], *, cost: int = _COST
+) -> Iterator[bytes]:
     """Encrypt.
 
     Args:
         data: in pieces of any size.
         passphrase: that opens it.
-        told: stands in the head, in clear.
+        head_fields: stands in the head, in clear.
         cost: scrypt's N, a power of two; a guess takes 1 KiB of memory for each unit.
 
     Yields:
@@ -555,18 +562,24 @@ def seal(data: Iterable[bytes], passphrase: str, told: Mapping[str, str], *, cos
             f"the passphrase has {len(passphrase)} letters, expected at least {LEAST_LETTERS}",
             hint="a few words that nobody said before; keep them where the backup is not",
         )
-    head: dict[str, str | int] = {**told, "n": cost, "r": _BLOCK_SIZE, "p": 1, "salt": secrets.token_bytes(16).hex()}
+    head: dict[str, str | int] = {
+        **head_fields,
+        "n": cost,
+        "r": _BLOCK_SIZE,
+        "p": 1,
+        "salt": secrets.token_bytes(16).hex(),
+    }
     cipher = _cipher(passphrase, head)
     head["check"] = cipher.encrypt(_CHECK, b"", None).hex()
     head["sum"] = _sum(head)
     text = rfc8785.dumps({**head})
     yield _MAGIC + len(text).to_bytes(2, "big") + text
-    for number, (frame, last) in enumerate(_framed(data)):
+    for number, (frame, last) in enumerate(_split_frames(data)):
         yield cipher.encrypt(_nonce(number, last=last), frame, text)
 
 
 def read_head(file: IO[bytes], name: str) -> tuple[Mapping[str, object], bytes]:
-    """What the head says, not yet authenticated, and its bytes.
+    """Return the fields of the head, not yet authenticated, and its bytes.
 
     Raises:
         Misuse: FILE_MISSING, it is no such file.

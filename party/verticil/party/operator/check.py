@@ -49,7 +49,7 @@ from verticil.party.operator.view_model import (
     columns,
     cost,
     figure_words,
-    named,
+    name_keys,
     number,
     questions,
     share,
@@ -191,7 +191,7 @@ def check(config: PartyConfig, study: Study | None = None, *, counts: bool = Tru
     now = utc_now()
     faults: list[VerticilError] = []
     valid_until = key_check = None
-    asked: Questions | None = None
+    table_questions: Questions | None = None
     costs: StudyCost | None = None
     try:
         credentials = load_credentials(
@@ -206,7 +206,7 @@ def check(config: PartyConfig, study: Study | None = None, *, counts: bool = Tru
         faults.append(error)
     if study is not None:
         try:
-            asked = questions(config, study)
+            table_questions = questions(config, study)
         except VerticilError as error:
             faults.append(error)
     tables, table_faults, remarks = _tables(config, study, counts=counts)
@@ -228,7 +228,7 @@ def check(config: PartyConfig, study: Study | None = None, *, counts: bool = Tru
         party=config.name,
         certificate_valid_until=valid_until,
         linkage_key_check=key_check,
-        questions=asked,
+        questions=table_questions,
         counts_tell=COUNTS_TELL if study is not None and counts else None,
         tables=tuple(tables),
         warnings=tuple(Notice(code=item.code, message=item.message, hint=item.hint) for item in remarks),
@@ -258,23 +258,23 @@ def _tables(
                 tables.append(TableHeader(dataset=name, columns=len(there)))
                 continue
             own = {v: place for v, place in places.items() if place.dataset == name and not place.flag}
-            wanted = {place.source for place in own.values()}
-            if not wanted:
+            sources = {place.source for place in own.values()}
+            if not sources:
                 continue
-            counted: Counts | None = None
+            table_counts: Counts | None = None
             if counts:
                 report = _report(config, study, rule, list(own))
-                counted = _counts(report)
+                table_counts = _counts(report)
                 faults += report.faults
                 remarks += report.remarks
-            elif (absent := missing_columns(rule, there, [rule.id, *sorted(wanted)])) is not None:
+            elif (absent := missing_columns(rule, there, [rule.id, *sorted(sources)])) is not None:
                 faults.append(absent)
             fit = TableFit(
                 dataset=name,
-                counts=counted,
-                used_columns=len(wanted),
-                extra_columns=len(set(there) - wanted - {rule.id}),
-                missing_columns=tuple(sorted(wanted - set(there))),
+                counts=table_counts,
+                used_columns=len(sources),
+                extra_columns=len(set(there) - sources - {rule.id}),
+                missing_columns=tuple(sorted(sources - set(there))),
             )
             tables.append(fit)
         except VerticilError as error:
@@ -314,7 +314,7 @@ def _counts(report: TableReport) -> Counts:
 
 
 def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> StudyCost:
-    found = approval.review(
+    review = approval.review(
         config,
         site.ledger,
         site.sketches,
@@ -323,18 +323,18 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> St
         linkage_key=site.linkage_key,
         today=now.date(),
     )
-    charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
+    charges = {index: assessment.charge.epsilon for index, assessment in review.assessments.items()}
     return StudyCost(
-        stated=describe_knowledge(found.study.knowledge, found.study.schema) or None,
-        four_figures=figure_words(site, found.study),
+        stated=describe_knowledge(review.study.knowledge, review.study.schema) or None,
+        four_figures=figure_words(site, review.study),
         study=study.id,
         digest=digest_of(study).hex(),
-        columns=columns(config, found.study, charges),
-        epsilon=number(total(found)),
+        columns=columns(config, review.study, charges),
+        epsilon=number(total(review)),
         epsilon_charged_now=finite_epsilon(charges.values()),
-        cost=cost(config, site, found.study),
-        alignment=disclosure(found.study).document(),
-        share=share(found.study),
+        cost=cost(config, site, review.study),
+        alignment=disclosure(review.study).document(),
+        share=share(review.study),
     )
 
 
@@ -419,44 +419,44 @@ def preview(config: PartyConfig, study: str, out: Path) -> Preview:
         record = site.state.find(study)
         review = site.review(record, utc_now())
         files, columns = _contents(config, site, record, review)
-    found = Preview(
-        **named(record),
+    report = Preview(
+        **name_keys(record),
         party=config.name,
         records=review.holding.n_records,
         columns=columns,
         epsilon=number(total(review)),
     )
     files[_FREQUENCIES] = _table(columns)
-    files[_DOCUMENT] = (json.dumps(document(found), indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    files[_DOCUMENT] = (json.dumps(document(report), indent=2, ensure_ascii=False) + "\n").encode("utf-8")
     _write(out, files)
-    return replace(found, written=Written(out=str(out), files=tuple(sorted(files))))
+    return replace(report, written=Written(out=str(out), files=tuple(sorted(files))))
 
 
 def _contents(
-    config: PartyConfig, site: Site, record: StudyRecord, found: Review
+    config: PartyConfig, site: Site, record: StudyRecord, review: Review
 ) -> tuple[dict[str, bytes], tuple[PreviewColumn, ...]]:
-    """The artifacts by file name, and what is said of each unit."""
-    study, holding = found.study, found.holding
-    spooled = _spooled(config, site, record, study)
+    """Return the artifacts by file name, and what is said of each unit."""
+    study, holding = review.study, review.holding
+    artifacts = _find_artifacts(config, site, record, study)
     files: dict[str, bytes] = {}
     columns: list[PreviewColumn] = []
-    for index, assessment in found.assessments.items():
+    for index, assessment in review.assessments.items():
         unit = study.units[index]
         codes = randomize(
             holding,
             holding.everyone,
             study,
             index,
-            release=found.releases[index],
+            release=review.releases[index],
             version_tag=assessment.version_tag,
             site_secret=site.site_secret,
         )
         name = f"unit-{index:03d}.vtc"
         files[name] = artifact.pack(codes, unit.transition.n_states)
-        item = spooled.get(index)
-        sent = None if item is None else _in_spool(config, item.sha256)
-        if sent is not None:
-            files[f"leaving-{name}"] = sent
+        item = artifacts.get(index)
+        spooled_bytes = None if item is None else _in_spool(config, item.sha256)
+        if spooled_bytes is not None:
+            files[f"leaving-{name}"] = spooled_bytes
         columns.append(
             PreviewColumn(
                 variables=tuple(unit.variables),
@@ -472,24 +472,24 @@ def _contents(
                     n_records=holding.n_records,
                     in_sets=isinstance(unit.transition, Subset),
                 ),
-                leaving=None if sent is None else f"leaving-{name}",
-                leaving_sha256=None if sent is None or item is None else item.sha256.hex(),
+                leaving=None if spooled_bytes is None else f"leaving-{name}",
+                leaving_sha256=None if spooled_bytes is None or item is None else item.sha256.hex(),
             )
         )
     return files, tuple(columns)
 
 
-def _spooled(config: PartyConfig, site: Site, record: StudyRecord, study: Study) -> dict[int, Artifact]:
-    """What is randomized already, by unit of the proposal: in a sub-model the units stand at other positions."""
+def _find_artifacts(config: PartyConfig, site: Site, record: StudyRecord, study: Study) -> dict[int, Artifact]:
+    """Return what is randomized already, by unit of the proposal: in a sub-model the units stand at other positions."""
     there = site.state.artifacts(record.digest, record.task.effective_digest)
     if not there:
         return {}
-    places = zip(study.units_of(config.name), record.task.decided.units_of(config.name), strict=True)
+    places = zip(study.units_of(config.name), record.task.effective_study.units_of(config.name), strict=True)
     return {index: there[place] for index, place in places if place in there}
 
 
 def _in_spool(config: PartyConfig, sha256: bytes) -> bytes | None:
-    """The bytes that wait in the daemon's spool, which is its own and only read here."""
+    """Return the bytes that wait in the daemon's spool, which is its own and only read here."""
     try:
         data = (config.state_directory / "spool" / sha256.hex()).read_bytes()
     except FileNotFoundError:
@@ -498,17 +498,17 @@ def _in_spool(config: PartyConfig, sha256: bytes) -> bytes | None:
 
 
 def _frequencies(
-    labels: tuple[str, ...], raw: Codes, released: Codes, *, n_records: int, in_sets: bool
+    labels: tuple[str, ...], raw: Codes, reports: Codes, *, n_records: int, in_sets: bool
 ) -> tuple[Frequency, ...]:
     true = np.bincount(raw, minlength=len(labels))
-    reported = np.bincount(released, minlength=len(labels))
+    report_counts = np.bincount(reports, minlength=len(labels))
     return tuple(
         Frequency(
             category=label,
             raw_records=int(true[code]),
             raw_share=int(true[code]) / max(n_records, 1),
-            randomized_records=int(reported[code]),
-            randomized_share=int(reported[code]) / max(n_records, 1),
+            randomized_records=int(report_counts[code]),
+            randomized_share=int(report_counts[code]) / max(n_records, 1),
             in_sets=in_sets,
         )
         for code, label in enumerate(labels)
@@ -516,7 +516,7 @@ def _frequencies(
 
 
 def _table(columns: tuple[PreviewColumn, ...]) -> bytes:
-    """The frequencies of all columns as CSV."""
+    """Write the frequencies of all columns as CSV."""
     text = io.StringIO()
     heading = ("category", "raw_records", "raw_share", "randomized_records", "randomized_share")
     writer = csv.writer(text, lineterminator="\n")

@@ -38,14 +38,14 @@ from verticil.party.operator.view_model import (
     StudyStatus,
     columns,
     figure_words,
-    named,
-    noted,
+    name_keys,
+    notice_of,
     number,
     places_of,
     share,
-    spent,
+    spending_of_each,
     total,
-    widened,
+    widen,
 )
 from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import OLDER_HINT
@@ -247,21 +247,21 @@ def approve(
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        require_reviewed(record.task.proposed)
+        require_reviewed(record.task.proposal_study)
         own = approver_key(config, approver, key)
         verdict = site.voting.approve(record, approver, at if at is not None else utc_now(), key=own)
-        return _approved(config, site, record, verdict)
+        return _approve(config, site, record, verdict)
 
 
 def asked_study(config: PartyConfig, study: str) -> Study:
-    """A study that is asked of this party, by id or digest, as it was submitted.
+    """Return a study that is asked of this party, by id or digest, as it was submitted.
 
     Raises:
         Misuse: STUDY_UNKNOWN.
         DataFault: whatever is wrong with the state.
     """
     with Site.open(config) as site:
-        return site.state.find(study).task.proposed
+        return site.state.find(study).task.proposal_study
 
 
 def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Denied:
@@ -275,7 +275,7 @@ def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.
     with Site.open(config) as site:
         record = site.state.find(study)
         site.voting.deny(record, approver, reason, at if at is not None else utc_now())
-        return Denied(**named(record), reason=reason)
+        return Denied(**name_keys(record), reason=reason)
 
 
 def look(config: PartyConfig, study: str) -> PendingRelease:
@@ -289,17 +289,17 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        folder, manifest_sha256, verified = review.check(site, record, _compare(record))
-        found = site.decisions.review(record.digest)
+        folder, manifest_sha256, release = review.check(site, record, _compare(record))
+        review_record = site.decisions.review(record.digest)
     return PendingRelease(
-        **named(record),
+        **name_keys(record),
         release=str(folder),
         report=str(folder / "report.html"),
         manifest_sha256=manifest_sha256.hex(),
-        publisher=verified.publisher,
-        common_records=verified.common_records,
-        synthetic_records=verified.synthetic_records,
-        countersigned=found is not None and found.countersignature is not None,
+        publisher=release.publisher,
+        common_records=release.common_records,
+        synthetic_records=release.synthetic_records,
+        countersigned=review_record is not None and review_record.countersignature is not None,
     )
 
 
@@ -330,7 +330,7 @@ def countersign(config: PartyConfig, study: str, approver: str, *, key: Path | N
 
 
 def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Status:
-    """What is asked of this party, where each study stands, what was spent. Reads no table.
+    """Return what is asked of this party, where each study stands, and what was spent. Reads no table.
 
     Raises:
         DataFault: SECRET_MISSING, STATE_CORRUPT.
@@ -340,7 +340,7 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Status:
 
 
 def status_of(site: Site, now: dt.datetime) -> Status:
-    """What `status` says, of an opened state."""
+    """Return what `status` says, of an opened state."""
     config = site.config
     beat = site.state.heartbeat()
     alive = _seconds_since(beat, now) <= _STALE_SECONDS
@@ -353,14 +353,14 @@ def status_of(site: Site, now: dt.datetime) -> Status:
             link=linked_to(config),
             problem="" if beat is None else beat.problem,
         ),
-        carried=_carried(config),
+        carried=_last_crossing(config),
         certificate=own_certificate(config, beat, now),
         disk_free_bytes=shutil.disk_usage(config.state_directory).free,
         studies=tuple(
-            study_status(config, record, confirmed=_confirmations(site, record.digest))
+            study_status(config, record, confirmations=_confirmations(site, record.digest))
             for record in site.state.studies()
         ),
-        ledger=spent(site),
+        ledger=spending_of_each(site),
         attempted_sends=site.ledger.attempts(),
         common_sets=places_of(site),
         warnings=(*_similar(config, site), *places_of(site).warnings),
@@ -368,7 +368,7 @@ def status_of(site: Site, now: dt.datetime) -> Status:
 
 
 def probe(config: PartyConfig) -> str:
-    """Whether the daemon of this configuration lives and works.
+    """Return whether the daemon of this configuration lives and works.
 
     Returns:
         A line for people.
@@ -387,7 +387,7 @@ def probe(config: PartyConfig) -> str:
 
 
 def condition(config: PartyConfig, beat: Heartbeat | None, now: dt.datetime) -> str:
-    """How a daemon that lives is, in words.
+    """Describe in words how a daemon that lives is.
 
     Args:
         config: party.toml.
@@ -418,7 +418,7 @@ def told_older(config: PartyConfig, beat: Heartbeat | None) -> Refusal | None:
 
 
 def linked_to(config: PartyConfig) -> str:
-    """What a daemon that works is connected to, in words."""
+    """Describe in words what a daemon that works is connected to."""
     return "connected to the miner" if config.federation.endpoint is not None else "serving its peers"
 
 
@@ -426,7 +426,7 @@ def linked_to(config: PartyConfig) -> str:
 
 
 def own_certificate(config: PartyConfig, beat: Heartbeat | None, at: dt.datetime) -> OwnCertificate | None:
-    """How this node's certificate is; None when there is none that can be read.
+    """Return the state of this node's certificate; None when there is none that can be read.
 
     A node that is revoked may hear of it by a refusal only (`beat`), for whoever refuses it tells it nothing else.
     """
@@ -434,47 +434,47 @@ def own_certificate(config: PartyConfig, beat: Heartbeat | None, at: dt.datetime
     if state is None:
         return None
     since = _revoked_since(config)
-    refused = beat is not None and beat.problem == _REVOKED and _put_there(config.certificate) <= beat.at
-    if since is None and not refused:
-        return widened(state, OwnCertificate, command=f"verticil pki renew {_quoted(config.certificate)}")
+    is_revoked = beat is not None and beat.problem == _REVOKED and _put_there(config.certificate) <= beat.at
+    if since is None and not is_revoked:
+        return widen(state, OwnCertificate, command=f"verticil pki renew {_quote(config.certificate)}")
     command = (
-        f"verticil pki request {config.name} --role party --new-keys --dir {_quoted(config.certificate.parent)}"
-        f" --federation {_quoted(path_in(read_toml(config.path), 'federation', config.path.parent))}"
+        f"verticil pki request {config.name} --role party --new-keys --dir {_quote(config.certificate.parent)}"
+        f" --federation {_quote(path_in(read_toml(config.path), 'federation', config.path.parent))}"
     )
     words = "was revoked" + ("" if since is None else f" on {since:%Y-%m-%d}")
-    return widened(replace(state, words=words, warning=0), OwnCertificate, command=command)
+    return widen(replace(state, words=words, warning=0), OwnCertificate, command=command)
 
 
 def _revoked_since(config: PartyConfig) -> dt.datetime | None:
     beside = config.federation.ca_certificate
     try:
         serial = read_certificates(config.certificate)[0].serial_number
-        found = DenyList(
+        deny_list = DenyList(
             config.federation.authority(), [beside.with_name(FILE_NAME), config.state_directory / FILE_NAME]
         )
     except (OSError, ValueError, VerticilError):
         return None
-    return found.since().get(serial)
+    return deny_list.since().get(serial)
 
 
 def _put_there(certificate: Path) -> str:
-    """When the present certificate was installed: a refusal before that was of an earlier one."""
+    """Return when the present certificate was installed: a refusal before that was of an earlier one."""
     return stamp(dt.datetime.fromtimestamp(certificate.stat().st_mtime, dt.UTC))
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _carried(config: PartyConfig) -> Crossing | None:
-    """The last bundles in both directions, of a site whose files are carried; None: nothing was ever carried here."""
+def _last_crossing(config: PartyConfig) -> Crossing | None:
+    """Return the last bundles in both directions, of a site whose files are carried; None: nothing was ever carried here."""
     at, journal = last_crossing(config.state_directory / CARRIED_FOLDER)
     if at is None:
         return None
-    made, taken = journal.made, journal.last_taken
+    last_made, last_taken = journal.made, journal.last_taken
     return Crossing(
-        exported=made[-1].number if made else None,
-        imported=None if taken is None else taken.number,
+        exported=last_made[-1].number if last_made else None,
+        imported=None if last_taken is None else last_taken.number,
         at=stamp(at),
     )
 
@@ -491,9 +491,9 @@ def _similar(config: PartyConfig, site: Site) -> tuple[str, ...]:
 
 
 def _confirmations(site: Site, digest: bytes) -> tuple[Confirmation, ...] | None:
-    """Of a study between peers that was revoked here: who has confirmed the deletion."""
-    awaited = site.revocations.awaited_of(digest)
-    return None if awaited is None else confirmations(awaited)
+    """Return who has confirmed the deletion of a study between peers that was revoked here."""
+    revocation = site.revocations.awaited_of(digest)
+    return None if revocation is None else confirmations(revocation)
 
 
 def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
@@ -502,12 +502,12 @@ def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
     return (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
 
 
-def _approved(config: PartyConfig, site: Site, record: StudyRecord, verdict: Verdict) -> Approved:
-    found = verdict.review
-    charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
+def _approve(config: PartyConfig, site: Site, record: StudyRecord, verdict: Verdict) -> Approved:
+    review = verdict.review
+    charges = {index: assessment.charge.epsilon for index, assessment in review.assessments.items()}
     return Approved(
-        **named(record),
-        stated=describe_knowledge(found.study.knowledge, found.study.schema) or None,
+        **name_keys(record),
+        stated=describe_knowledge(review.study.knowledge, review.study.schema) or None,
         four_figures=figure_words(site, verdict.review.study),
         approved=verdict.complete,
         approvers=tuple(verdict.approvers),
@@ -515,33 +515,33 @@ def _approved(config: PartyConfig, site: Site, record: StudyRecord, verdict: Ver
         signed_with="the approver's key" if config.policy.approvers else "the site's key",
         void=tuple(verdict.void),
         changed=tuple(verdict.changed),
-        records=found.holding.n_records,
-        minimum_common_records=found.bound.minimum_common_records,
-        columns=columns(config, found.study, charges),
-        epsilon=number(total(found)),
+        records=review.holding.n_records,
+        minimum_common_records=review.bound.minimum_common_records,
+        columns=columns(config, review.study, charges),
+        epsilon=number(total(review)),
         epsilon_charged_now=finite_epsilon(charges.values()),
-        expires=found.study.expires.isoformat(),
-        alignment=disclosure(found.study).document(),
-        share=share(found.study),
+        expires=review.study.expires.isoformat(),
+        alignment=disclosure(review.study).document(),
+        share=share(review.study),
     )
 
 
 def study_status(
-    config: PartyConfig, record: StudyRecord, *, confirmed: tuple[Confirmation, ...] | None = None
+    config: PartyConfig, record: StudyRecord, *, confirmations: tuple[Confirmation, ...] | None = None
 ) -> StudyStatus:
-    """What `status` says of one study.
+    """Return what `status` says of one study.
 
     Args:
         config: party.toml.
         record: of the study.
-        confirmed: after a revocation between peers, who has confirmed the deletion.
+        confirmations: after a revocation between peers, who has confirmed the deletion.
     """
-    told: Proposal | None = None
+    proposal: Proposal | None = None
     shared: ShareView | None = None
     try:
-        study = approval.with_own_randomization(config, record.task.proposed)
+        study = approval.with_own_randomization(config, record.task.proposal_study)
         local = columns_of(config, study)
-        told = Proposal(
+        proposal = Proposal(
             title=study.title,
             purpose=study.purpose,
             parties=tuple(study.parties),
@@ -549,12 +549,14 @@ def study_status(
             columns=columns(config, study, {}),
             epsilon=number(total_epsilon(sent_epsilons(study, config.name))),
         )
-        objections = tuple(found.message for found in policy.objections(config.policy, study, config.name, local))
+        objections = tuple(
+            objection.message for objection in policy.objections(config.policy, study, config.name, local)
+        )
         shared = share(study)
     except VerticilError as error:  # a broken table or declaration must not hide the other studies
-        told, objections = None, (f"{error.code}: {error.message}",)
+        proposal, objections = None, (f"{error.code}: {error.message}",)
     return StudyStatus(
-        **named(record),
+        **name_keys(record),
         state=State(record.task.state).name.lower(),
         stage=record.stage,
         percent=record.percent,
@@ -567,12 +569,12 @@ def study_status(
         approvers_needed=config.policy.approvers_needed,
         common_records=record.n_common,
         miner_forgot=record.forgotten or None,
-        failure=None if record.failure is None else noted(record.failure),
+        failure=None if record.failure is None else notice_of(record.failure),
         ended_words_of_miner=record.task.ended_words or None,
-        proposal=told,
+        proposal=proposal,
         objections=objections,
         share=shared,
-        confirmations=confirmed,
+        confirmations=confirmations,
     )
 
 

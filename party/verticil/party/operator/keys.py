@@ -46,7 +46,7 @@ class PinnedKeys:
 
 
 def keys(config: PartyConfig) -> PinnedKeys:
-    """The keys that are pinned, and which of them a person here confirmed."""
+    """List the keys that are pinned, and which of them a person here confirmed."""
     rule = config.policy.masked
 
     def standing(name: str) -> str:
@@ -78,12 +78,12 @@ def confirm_key(path: Path, name: str, words: str) -> PinnedKeys:
         DataFault: DISK_FULL.
     """
     config = load_party(path)
-    pinned = pinned_keys(config.federation)
-    if name not in pinned or name == config.name:
+    key_pins = pinned_keys(config.federation)
+    if name not in key_pins or name == config.name:
         problem = "this party's own key" if name == config.name else "federation.toml pins no sealing key of that name"
-        hint = f"pinned are {', '.join(pinned) or 'none'}; verticil pki seal NAME.crt shows a key at its site"
+        hint = f"pinned are {', '.join(key_pins) or 'none'}; verticil pki seal NAME.crt shows a key at its site"
         raise Misuse("CONFIG_INVALID", f"'{name[:80]}': {problem}", hint=hint)
-    if not says(words, name, pinned[name]):
+    if not says(words, name, key_pins[name]):
         raise PeerFault(
             "IDENTITY_REFUSED",
             f"the sealing key that federation.toml pins for '{name}' has other words",
@@ -91,28 +91,28 @@ def confirm_key(path: Path, name: str, words: str) -> PinnedKeys:
         )
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    said = f"{json.dumps(name)} = {json.dumps(spoken(name, pinned[name]))}"
+    new_line = f"{json.dumps(name)} = {json.dumps(spoken(name, key_pins[name]))}"
     if _TABLE in lines:
         start = lines.index(_TABLE)
         end = next((i for i in range(start + 1, len(lines)) if lines[i].lstrip().startswith("[")), len(lines))
         own = re.compile(rf'\s*"?{re.escape(name)}"?\s*=')
-        kept = [line for line in lines[start + 1 : end] if not own.match(line)]
-        lines[start + 1 : end] = [said, *kept]
+        other_lines = [line for line in lines[start + 1 : end] if not own.match(line)]
+        lines[start + 1 : end] = [new_line, *other_lines]
     else:
-        lines += ["", _TABLE, said]
+        lines += ["", _TABLE, new_line]
     whole = "\n".join(lines) + "\n"
-    if not _adds(text, whole, name, spoken(name, pinned[name])):
-        hint = f"write it with an editor, under {_TABLE}: {said}"
+    if not _adds(text, whole, name, spoken(name, key_pins[name])):
+        hint = f"write it with an editor, under {_TABLE}: {new_line}"
         raise Misuse("CONFIG_INVALID", f"{path.name}: policy.confirmed_keys: cannot be added to", hint=hint)
     replace_config(path, whole.encode("utf-8"))
     return keys(load_party(path))
 
 
 def _adds(before: str, after: str, name: str, words: str) -> bool:
-    """Whether `after` says what `before` says, and these words of this name."""
+    """Return whether `after` says what `before` says, and these words of this name."""
     try:
-        expected, found = tomllib.loads(before), tomllib.loads(after)
+        contents_before, contents_after = tomllib.loads(before), tomllib.loads(after)
     except tomllib.TOMLDecodeError:
         return False
-    expected["policy"].setdefault("confirmed_keys", {})[name] = words
-    return expected == found
+    contents_before["policy"].setdefault("confirmed_keys", {})[name] = words
+    return contents_before == contents_after

@@ -61,7 +61,7 @@ class PublishedLimits:
     codebooks: tuple[str, ...]
 
     def against(self, study: Study, *, today: dt.date) -> tuple[Objection, ...]:
-        """Every limit that a study breaks; nothing for a study that the party is not in.
+        """List every limit that a study breaks; nothing for a study that the party is not in.
 
         Args:
             study: as proposed.
@@ -94,28 +94,28 @@ class Limits:
 
 
 def limits_of(config: PartyConfig) -> Limits:
-    """What is published of the policy."""
+    """Return what is published of the policy."""
     policy = config.policy
     limits: dict[str, Json] = {name: _plain(getattr(policy, name)) for name in _PLAIN}
     limits["breach"] = None if policy.breach is None else [policy.breach.prior, policy.breach.posterior]
     limits["accounts"] = {
-        reader.name: {"epsilon": _plain(stated.study.epsilon), "delta": _plain(stated.study.delta)}
+        reader.name: {"epsilon": _plain(account_reader.study.epsilon), "delta": _plain(account_reader.study.delta)}
         for reader in (PUBLIC, DEALER)
-        if (stated := policy.limits_of(reader)) is not None
+        if (account_reader := policy.limits_of(reader)) is not None
     }
     limits["masked"] = _masked_document(policy.masked)
-    known = config.codebook.columns if policy.approval == "rules" else ()
+    codebooks = config.codebook.columns if policy.approval == "rules" else ()
     return Limits(
         federation=config.federation.name,
         party=config.name,
         approval=policy.approval,
-        codebooks=tuple(sorted({item.column.source for item in known})),
+        codebooks=tuple(sorted({item.column.source for item in codebooks})),
         limits=limits,
     )
 
 
 def publish(config: PartyConfig, at: dt.datetime) -> str:
-    """The signed document, as JSON text.
+    """Return the signed document, as JSON text.
 
     Args:
         config: party.toml.
@@ -152,7 +152,7 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> PublishedLimit
     try:
         parsed = parse(data, source=str(path), limit=_LIMIT)
         statement = parsed.raw("statement")
-        found = _read(parsed.table("statement"))
+        limits = _read(parsed.table("statement"))
         body = rfc8785.dumps(cast("dict[str, object]", statement))  # type: ignore[arg-type]  # it came from JSON
         signature, certificate = (bytes.fromhex(parsed.value(str, key)) for key in ("signature", "certificate"))
         parsed.finish()
@@ -161,10 +161,10 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> PublishedLimit
         raise Misuse("CONFIG_INVALID", problem, hint=hint) from None
     signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
     try:
-        verify_signed(signed, authority, role=Role.PARTY, name=found.party, at=at)
+        verify_signed(signed, authority, role=Role.PARTY, name=limits.party, at=at)
     except VerticilError as error:
         raise from_code(error.code, f"{path}: {error.message}", hint=error.hint) from None
-    return found
+    return limits
 
 
 def _plain(value: float | bool | tuple[str, ...] | None) -> Json:
@@ -172,7 +172,7 @@ def _plain(value: float | bool | tuple[str, ...] | None) -> Json:
 
 
 def _read(statement: Table) -> PublishedLimits:
-    """What a statement says.
+    """Read what a statement says.
 
     Raises:
         Misuse: it is none.
@@ -214,9 +214,9 @@ def _read(statement: Table) -> PublishedLimits:
 
 
 def _masked_document(policy: MaskedPolicy) -> Json:
-    """Those who may deal and whose noise may be counted, by name, have a key that a person there confirmed."""
+    """List those who may deal and whose noise may be counted: by name, those with a key that a person there confirmed."""
     most = policy.most
-    named = {
+    names_by_key = {
         key: [name for name in policy.confirmed if policy.why_not(name, of) is None]
         for key, of in (("allowed_dealers", policy.dealers), ("noise_from", policy.noise))
     }
@@ -225,24 +225,24 @@ def _masked_document(policy: MaskedPolicy) -> Json:
         "epsilon": None if most is None else _plain(most.epsilon),
         "delta": None if most is None else _plain(most.delta),
         "floor_epsilon_per_column": _plain(policy.floor),
-        **{key: list(names) for key, names in named.items()},
+        **{key: list(names) for key, names in names_by_key.items()},
         "allow_unchecked_partners": policy.unchecked,
         "allow_raw": list(policy.raw),
     }
 
 
 def _read_masked(limits: Table, party: str) -> MaskedPolicy:
-    said = limits.table("masked")
-    dealers, noise = said.strings("allowed_dealers"), said.strings("noise_from")
+    masked_table = limits.table("masked")
+    dealers, noise = masked_table.strings("allowed_dealers"), masked_table.strings("noise_from")
     return MaskedPolicy(
-        allow=said.value(bool, "allow"),
-        most=Cost(epsilon=_number(said, "epsilon"), delta=_number(said, "delta")),
-        floor=_number(said, "floor_epsilon_per_column"),
+        allow=masked_table.value(bool, "allow"),
+        most=Cost(epsilon=_number(masked_table, "epsilon"), delta=_number(masked_table, "delta")),
+        floor=_number(masked_table, "floor_epsilon_per_column"),
         confirmed=tuple(dict.fromkeys((party, *dealers, *noise))),
         dealers=dealers,
         noise=noise,
-        unchecked=said.value(bool, "allow_unchecked_partners"),
-        raw=said.strings("allow_raw"),
+        unchecked=masked_table.value(bool, "allow_unchecked_partners"),
+        raw=masked_table.strings("allow_raw"),
     )
 
 
@@ -251,9 +251,9 @@ def _account(limits: Table, reader: Reader) -> AccountLimits | None:
     accounts = limits.table("accounts")
     if not accounts.has(reader.name):
         return None
-    stated = accounts.table(reader.name)
+    account_table = accounts.table(reader.name)
     return AccountLimits(
-        study=Cost(epsilon=_number(stated, "epsilon"), delta=_number(stated, "delta")), lifetime=unknown
+        study=Cost(epsilon=_number(account_table, "epsilon"), delta=_number(account_table, "delta")), lifetime=unknown
     )
 
 

@@ -24,7 +24,7 @@ _RETRYING: Final = re.compile(r"trying again: ([A-Z_]+)")
 
 
 def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[], int]) -> Iterator[Gauge]:
-    """The numbers of this moment.
+    """Yield the numbers of this moment.
 
     Args:
         site: the opened state.
@@ -47,7 +47,9 @@ def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[]
         )
     studies = site.state.studies()
     states = Counter(record.task.state for record in studies)
-    retrying = Counter(found[1] for record in studies if (found := _RETRYING.match(record.stage)) is not None)
+    retrying = Counter(
+        study_record[1] for record in studies if (study_record := _RETRYING.match(record.stage)) is not None
+    )
     failures = Counter(
         code for record in studies if (code := record.failure.code if record.failure else record.task.failure)
     )
@@ -69,12 +71,12 @@ def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[]
         labels=("code",),
         values={(code,): float(count) for code, count in retrying.items()},
     )
-    waiting, receipted = site.state.spooled()
+    waiting, n_receipted = site.state.count_spooled()
     yield Gauge(
         name="columns",
         help="Randomized columns of studies that have not ended: waiting to be sent, or receipted by the miner.",
         labels=("state",),
-        values={("waiting",): float(waiting), ("receipted",): float(receipted)},
+        values={("waiting",): float(waiting), ("receipted",): float(n_receipted)},
     )
     yield Gauge(
         name="sends",
@@ -83,21 +85,21 @@ def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[]
         values={("first",): float(first := len(site.ledger.rows())), ("again",): float(site.ledger.attempts() - first)},
     )
     limit = site.config.policy.max_epsilon_lifetime
-    spent: dict[tuple[str, ...], float] = {
+    spending: dict[tuple[str, ...], float] = {
         (dataset,): site.ledger.sum_charges(dataset).epsilon for dataset in site.config.datasets
     }
     yield Gauge(
         name="epsilon_lifetime",
         help="Epsilon charged to each person of the data set, over everything that was ever sent.",
         labels=("dataset",),
-        values=spent,
+        values=spending,
     )
     if math.isfinite(limit):
         yield Gauge(
             name="epsilon_lifetime_limit",
             help="The site's own limit of verticil_epsilon_lifetime.",
             labels=("dataset",),
-            values=dict.fromkeys(spent, limit),
+            values=dict.fromkeys(spending, limit),
         )
     yield from _accounts(site)
     yield Gauge(
@@ -118,9 +120,9 @@ def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[]
 
 
 def _accounts(site: Site) -> Iterator[Gauge]:
-    """What was charged to each account of each data set, and the limits that party.toml states for it."""
+    """Yield what was charged to each account of each data set, and the limits that party.toml states for it."""
     limits_of = site.config.policy.limits_of
-    charged = {
+    charges = {
         (dataset, reader): site.ledger.sum_charges(dataset, reader)
         for dataset in site.config.datasets
         for reader in READERS
@@ -128,12 +130,12 @@ def _accounts(site: Site) -> Iterator[Gauge]:
     }
     for what in ("epsilon", "delta"):
         sums: dict[tuple[str, ...], float] = {
-            (dataset, reader.name): getattr(cost, what) for (dataset, reader), cost in charged.items()
+            (dataset, reader.name): getattr(cost, what) for (dataset, reader), cost in charges.items()
         }
         limits: dict[tuple[str, ...], float] = {
-            (dataset, reader.name): getattr(stated.lifetime, what)
-            for dataset, reader in charged
-            if (stated := limits_of(reader)) is not None
+            (dataset, reader.name): getattr(account.lifetime, what)
+            for dataset, reader in charges
+            if (account := limits_of(reader)) is not None
         }
         yield Gauge(
             name=f"account_{what}_lifetime",

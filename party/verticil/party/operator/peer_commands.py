@@ -55,7 +55,7 @@ class TakenRelease:
 
 
 def load_study(
-    config: PartyConfig, study: Path | Study, *, at: dt.datetime | None = None, unreviewed: bool = False
+    config: PartyConfig, study: Path | Study, *, at: dt.datetime | None = None, allow_unreviewed: bool = False
 ) -> LoadedStudy:
     """Load a study between peers; every operator loads the same. Nothing leaves before it is approved, here and at all others.
 
@@ -63,7 +63,7 @@ def load_study(
         config: party.toml.
         study: study.toml, or what was read from it.
         at: now.
-        unreviewed: load a draft that its author has not reviewed, too: for a simulation, whose parties are one person's.
+        allow_unreviewed: load a draft that its author has not reviewed, too: for a simulation, whose parties are one person's.
 
     Raises:
         Misuse: STUDY_INVALID and others, the study; UNREVIEWED; STUDY_UNSUPPORTED, it is not one between peers; CONFIG_INVALID,
@@ -74,18 +74,18 @@ def load_study(
     """
     now = at if at is not None else utc_now()
     document = study if isinstance(study, Study) else read_study(study)
-    if not unreviewed:
+    if not allow_unreviewed:
         require_reviewed(document)
     digest = digest_of(document)
     _check(config, document)
     check_expiry(document, now.date())
     with Site.open(config) as site, site.database.transaction():
-        known = {record.digest: record for record in site.state.studies()}
-        for record in known.values():
+        records = {record.digest: record for record in site.state.studies()}
+        for record in records.values():
             if (
                 record.study_id == document.id
                 and record.digest != digest
-                and not protocol_of(record.task.proposed).coordinated
+                and not protocol_of(record.task.proposal_study).coordinated
             ):
                 raise Misuse(
                     "STUDY_EXISTS",
@@ -93,14 +93,14 @@ def load_study(
                     f" this one has {digest.hex()}",
                     hint="an id names one study for good: give this one a new id, in the file of every party",
                 )
-        state = State(known[digest].task.state) if digest in known else State.AWAITING_APPROVAL
+        state = State(records[digest].task.state) if digest in records else State.AWAITING_APPROVAL
         if is_final(state) and state is not State.PUBLISHED:
             raise Misuse(
                 "STUDY_EXISTS",
-                f"study '{document.id}': it was loaded before and has ended here: {known[digest].stage}",
+                f"study '{document.id}': it was loaded before and has ended here: {records[digest].stage}",
                 hint="to try again, give it a new id in the file of every party; why it ended: verticil party status",
             )
-        if digest not in known:
+        if digest not in records:
             event = Event(what=What.STUDY_SEEN, who="operator", study=digest, study_id=document.id)
             site.audit.record(event, now)
             task = Task(digest=digest, version=0, state=State.AWAITING_APPROVAL, proposal=to_bytes(document))
@@ -111,17 +111,17 @@ def load_study(
         digest=digest.hex(),
         parties=tuple(document.parties),
         state=state.name.lower(),
-        new=digest not in known,
+        new=digest not in records,
     )
 
 
 def _check(config: PartyConfig, study: Study) -> None:
     where, federation = config.path.name, config.federation
     if protocol_of(study).coordinated:
-        loaded = " or ".join(f"'{item.name}'" for item in PROTOCOLS if not item.coordinated)
+        names = " or ".join(f"'{item.name}'" for item in PROTOCOLS if not item.coordinated)
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"study '{study.id}': model '{study.model}', expected {loaded}",
+            f"study '{study.id}': model '{study.model}', expected {names}",
             hint="a study with a miner is submitted to it: verticil study submit",
         )
     if config.name not in study.parties:
@@ -175,14 +175,14 @@ def take_release(config: PartyConfig, study: str, out: Path) -> TakenRelease:
     if out.exists():
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
     authority = config.federation.authority()
-    verified = verify_release(folder, ca_certificate=authority)
+    release = verify_release(folder, ca_certificate=authority)
     copy_release(folder, out, authority)
     return TakenRelease(
         study=record.study_id,
         digest=record.digest.hex(),
         release=str(out),
         ca_certificate=str(out.with_name("ca.crt")),
-        common_records=verified.common_records,
+        common_records=release.common_records,
         files=tuple(sorted(path.name for path in out.iterdir())),
     )
 

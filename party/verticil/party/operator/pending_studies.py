@@ -35,11 +35,11 @@ from verticil.party.operator.view_model import (
     cost,
     figure_words,
     further_events,
-    named,
+    name_keys,
     places_of,
     questions,
     share,
-    widened,
+    widen,
 )
 from verticil.party.policy import approval
 from verticil.party.policy.by_rule import ruling
@@ -163,7 +163,7 @@ class StudyInWords(StudyName):
 
 
 def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Inbox:
-    """The studies that wait for somebody here: for an approval, or for a countersignature.
+    """List the studies that wait for somebody here: for an approval, or for a countersignature.
 
     Raises:
         DataFault: SECRET_MISSING, STATE_CORRUPT.
@@ -175,7 +175,7 @@ def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Inbox:
 
 
 def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> StudyInWords:
-    """A study in words: every matrix, what all columns of a person tell together, what it costs, who gets what.
+    """Return a study in words: every matrix, what all columns of a person reveal together, what it costs, who gets what.
 
     Args:
         config: party.toml.
@@ -191,20 +191,20 @@ def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         record = site.state.find(study)
-        found = in_words(site, record, now)
+        report = in_words(site, record, now)
         if not diff:
-            return found
-        earlier, changed = site.voting.changes(record)
+            return report
+        earlier, differences = site.voting.changes(record)
     comparison = Comparison(
         compared_with=None if earlier is None else earlier.digest.hex(),
         compared_with_approved=earlier is not None and earlier.approval is not None,
-        changes=tuple(changed),
+        changes=tuple(differences),
     )
-    return replace(found, comparison=comparison)
+    return replace(report, comparison=comparison)
 
 
 def waiting(site: Site, now: dt.datetime) -> tuple[PendingStudy, ...]:
-    """What `inbox` lists; raises nothing of a single study."""
+    """Return what `inbox` lists; raises nothing of a single study."""
     return tuple(
         _pending(site.config, site, record, now) for record in site.state.studies() if _waits_for(site, record)
     )
@@ -223,9 +223,9 @@ def _waits_for(site: Site, record: StudyRecord) -> str:
 
 def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
     terms: Terms | None = None
-    changed: tuple[str, ...] | None = None
+    differences: tuple[str, ...] | None = None
     try:
-        study = approval.with_own_randomization(config, record.task.proposed)
+        study = approval.with_own_randomization(config, record.task.proposal_study)
         terms = Terms(
             title=study.title,
             purpose=study.purpose,
@@ -241,32 +241,32 @@ def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datet
             four_figures=figure_words(site, study),
         )
         objections = _objections(config, study, now)
-        changed = tuple(site.voting.changes(record)[1])
+        differences = tuple(site.voting.changes(record)[1])
     except VerticilError as error:  # one study's declaration must not hide the others
         objections = (f"{error.code}: {error.message}",)
     return PendingStudy(
-        **named(record),
+        **name_keys(record),
         waits_for=_waits_for(site, record),
         seen_at=record.seen_at,
         approvals=record.n_votes,
         approvers_needed=config.policy.approvers_needed,
         terms=terms,
         objections=objections,
-        changed=changed,
+        changed=differences,
     )
 
 
 def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
-    """What `show` says of a study; raises as it does, but for STUDY_UNKNOWN."""
+    """Return what `show` says of a study; raises as it does, but for STUDY_UNKNOWN."""
     config = site.config
-    study = approval.with_own_randomization(config, record.task.proposed)
-    sent, readable = sent_units(study), protocol_of(study).readable(study)
+    study = approval.with_own_randomization(config, record.task.proposal_study)
+    sent_indices, readable = sent_units(study), protocol_of(study).readable(study)
     own, readers = study.units_of(config.name), {item.unit: item.readers for item in plan_events(study, config.name)}
-    shown = tuple(
-        widened(
+    rows = tuple(
+        widen(
             row,
             ColumnInWords,
-            leaves=index in sent,
+            leaves=index in sent_indices,
             recipients=readers.get(index, ()),
             words=tuple(column_words(labels_of(study, index), study.units[index].transition))
             if index in readable
@@ -279,7 +279,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
     if opens_tables(study):
         total = f"for a dealer of masks that works with its partner, and for nobody else, {total}"
     return StudyInWords(
-        **named(record),
+        **name_keys(record),
         title=study.title,
         purpose=study.purpose,
         model=study.model,
@@ -292,7 +292,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         four_figures=figure_words(site, study),
         membership_words=_membership_words(config, study) if opens_tables(study) else None,
         questions=questions(config, study),
-        columns=shown,
+        columns=rows,
         prior=float(PRIOR),
         total_words=total,
         share_words=_share_words(study),
@@ -309,11 +309,11 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
 
 
 def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> RuleWords | None:
-    """Whether a rule approves it, and why none does; None: rules have no say."""
+    """Return whether a rule approves it, and why none does; None: rules have no say."""
     if site.config.policy.approval != "rules" or _waits_for(site, record) != "approval":
         return None
-    found = ruling(site.voting, record, now)
-    return RuleWords(rule=None if found.rule is None else found.rule.name, why=tuple(found.why))
+    result = ruling(site.voting, record, now)
+    return RuleWords(rule=None if result.rule is None else result.rule.name, why=tuple(result.why))
 
 
 def _recipients(config: PartyConfig, study: Study) -> tuple[str, ...]:
@@ -322,15 +322,15 @@ def _recipients(config: PartyConfig, study: Study) -> tuple[str, ...]:
 
 
 def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> tuple[str, ...]:
-    found = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
+    objections = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
     over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.expired(now.date()) else []
-    return (*over, *(item.message for item in found))
+    return (*over, *(item.message for item in objections))
 
 
 def _membership_words(config: PartyConfig, study: Study) -> str:
-    """What no figure of a masked study covers, and what the person who approves has to know of the population."""
-    used = dict.fromkeys(place.dataset for place in origins(config, study).values())
-    by = ", ".join(f"'{config.datasets[name].id}' of data set '{name}'" for name in used)
+    """Describe what no figure of a masked study covers, and what the person who approves has to know of the population."""
+    datasets = dict.fromkeys(place.dataset for place in origins(config, study).values())
+    by = ", ".join(f"'{config.datasets[name].id}' of data set '{name}'" for name in datasets)
     return (
         "not covered: who is among the common people, which the parties learn, and how many they are, which everybody learns; "
         f"people are linked by {by}. Approve only if that a person is in this population tells nothing that is to be protected, "
@@ -339,7 +339,7 @@ def _membership_words(config: PartyConfig, study: Study) -> str:
 
 
 def _share_words(study: Study) -> str | None:
-    """What a party tells its peers besides columns."""
+    """Describe what a party sends its peers besides columns."""
     rule, cost = study.share, share_cost(study)
     if rule is None or cost is None:
         return None

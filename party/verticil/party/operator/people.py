@@ -32,7 +32,7 @@ def read_people(site: Site, *, again: bool) -> None:
         DataFault, Misuse: a table cannot be read; DISK_FULL, STATE_CORRUPT.
     """
     config = site.config
-    if len(config.datasets) < 2 and not site.ledger.people.charged():
+    if len(config.datasets) < 2 and not site.ledger.people.list_charged():
         return
     rules = {name: rule for name, rule in config.datasets.items() if again or not site.sketches.is_stored(name)}
     sketch(site.sketches, rules, site_secret=site.site_secret, folder=config.state_directory)
@@ -45,14 +45,14 @@ def problems(site: Site) -> tuple[list[VerticilError], list[Overlap]]:
         site: this party.
     """
     guard = site.ledger.people
-    found: list[VerticilError] = []
+    faults: list[VerticilError] = []
     try:
         guard.check_names()
     except VerticilError as error:
-        found.append(error)
+        faults.append(error)
     pairs = {frozenset((item.one, item.other)): item for item in guard.every_overlap(site.config.datasets)}
-    found += [Refusal("SAME_PEOPLE", item.words, hint=item.hint) for item in pairs.values() if item.is_charged]
-    return found, [item for item in pairs.values() if not item.is_charged]
+    faults += [Refusal("SAME_PEOPLE", item.words, hint=item.hint) for item in pairs.values() if item.is_charged]
+    return faults, [item for item in pairs.values() if not item.is_charged]
 
 
 def look_at_people(site: Site, at: datetime) -> None:
@@ -83,9 +83,9 @@ def note_same_people(audit: AuditLog, same_people: SamePeople, at: datetime) -> 
         same_people: of party.toml.
         at: now, UTC.
     """
-    said = account_lines(same_people)
-    if not said and not audit.has_noted(What.SAME_PEOPLE):
+    lines = account_lines(same_people)
+    if not lines and not audit.has_noted(What.SAME_PEOPLE):
         return
-    digest = hashlib.sha256(json.dumps(said).encode("utf-8")).digest()
-    text = "; ".join(said) or "every data set has an account of its own"
+    digest = hashlib.sha256(json.dumps(lines).encode("utf-8")).digest()
+    text = "; ".join(lines) or "every data set has an account of its own"
     audit.note(What.SAME_PEOPLE, digest, at, detail=text)

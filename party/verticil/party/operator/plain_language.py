@@ -38,7 +38,7 @@ _SAME: Final = Fraction(1, 10**9)
 
 
 def belief_words(ratio: Fraction | None, *, what: str = "it") -> str:
-    """To what a belief can be raised by a report of this gamma.
+    """Describe to what a belief can be raised by a report of this gamma.
 
     Args:
         ratio: gamma; None: infinite.
@@ -56,7 +56,7 @@ def belief_words(ratio: Fraction | None, *, what: str = "it") -> str:
 
 
 def column_words(labels: Sequence[str], channel: Transition | Subset) -> tuple[str, ...]:
-    """What is done to one column, or to the combinations of a compound: one sentence for each true category, or one for all.
+    """Describe how one column, or a compound's combinations, is randomized: one sentence per true category, or one for all.
 
     Args:
         labels: of the categories, in the channel's order.
@@ -70,18 +70,18 @@ def column_words(labels: Sequence[str], channel: Transition | Subset) -> tuple[s
 can raise that to at most 58.54 %
     """
     if isinstance(channel, Subset):
-        kept, other = Fraction(channel.weight, SCALE), _other(channel)
-        reported = (
+        keep, other = Fraction(channel.weight, SCALE), _other(channel)
+        sentence = (
             f"a set of {channel.size} of the {channel.n_states} categories is reported: the true one is in it"
-            f" {percent(kept)} of the time, any single other one {percent(other)}"
+            f" {percent(keep)} of the time, any single other one {percent(other)}"
         )
-        return (f"{reported}; {belief_words(column_gamma(channel))}",)
+        return (f"{sentence}; {belief_words(column_gamma(channel))}",)
     weights = channel.weights
     if len(weights) > 2 and (cells := _two_numbers(weights)) is not None:
-        kept, other = cells
-        reported = f"any true category is reported as it is {percent(kept)} of the time"
+        keep, other = cells
+        sentence = f"any true category is reported as it is {percent(keep)} of the time"
         others = f" and as each of the {len(weights) - 1} others {percent(other)}" if other else ""
-        return (f"{reported}{others}; {belief_words(column_gamma(channel))}",)
+        return (f"{sentence}{others}; {belief_words(column_gamma(channel))}",)
     return tuple(
         f"a true '{label}' is reported {_row_words(labels, row)}; {belief_words(gamma_of_category(category, weights))}"
         for category, (label, row) in enumerate(zip(labels, weights, strict=True))
@@ -89,7 +89,7 @@ can raise that to at most 58.54 %
 
 
 def total_words(epsilon: float, n_columns: int) -> str:
-    """What all columns of one person tell together.
+    """Describe what all columns of one person reveal together.
 
     Args:
         epsilon: their sum; may be infinite.
@@ -108,16 +108,18 @@ def _other(channel: Subset) -> Fraction:
 
 def _two_numbers(weights: tuple[tuple[int, ...], ...]) -> tuple[Fraction, Fraction] | None:
     """Diagonal and rest of a symmetric design; None when the matrix has more numbers than these two."""
-    kept, other = weights[0][0], weights[0][1]
+    keep, other = weights[0][0], weights[0][1]
     near = SCALE * _SAME
     same = all(
-        abs(cell - (kept if i == j else other)) <= near for i, row in enumerate(weights) for j, cell in enumerate(row)
+        abs(cell - (keep if i == j else other)) <= near for i, row in enumerate(weights) for j, cell in enumerate(row)
     )
-    return (Fraction(kept, SCALE), Fraction(other, SCALE)) if same else None
+    return (Fraction(keep, SCALE), Fraction(other, SCALE)) if same else None
 
 
 def _row_words(labels: Sequence[str], row: tuple[int, ...]) -> str:
-    """Every cell of a row: the largest first, equal ones together, the largest group of equal ones last and by its number."""
+    """Describe every cell of a row: the largest first, equal ones together, the largest group of equal ones last and by
+    its number.
+    """
     groups: list[tuple[Fraction, list[str]]] = []
     for label, cell in sorted(zip(labels, row, strict=True), key=lambda pair: -pair[1]):
         share = Fraction(cell, SCALE)
@@ -137,8 +139,8 @@ def _row_words(labels: Sequence[str], row: tuple[int, ...]) -> str:
         if position == crowd and len(names) > 3:
             who = f"each of the {len(names)} others" if place else f"each of the {len(names)} categories"
         else:
-            quoted = ", ".join(f"'{name}'" for name in names)
-            who = quoted if len(names) == 1 else f"each of {quoted}"
+            names_text = ", ".join(f"'{name}'" for name in names)
+            who = names_text if len(names) == 1 else f"each of {names_text}"
         often = "never" if share == 0 else "always" if share == 1 else percent(share)
         texts.append(f"as {who} {often}" + (" of the time" if place == 0 and 0 < share < 1 else ""))
     return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + f" and {texts[-1]}"
@@ -164,7 +166,9 @@ def quorum_words(study: Study, party: str, *, minimum_parties: int) -> tuple[str
     least = next(
         len(study.parties) - size
         for size in range(most, 0, -1)
-        if any(obstacle(study, set(gone)) is None for gone in itertools.combinations(dispensable, size))
+        if any(
+            obstacle(study, set(missing_names)) is None for missing_names in itertools.combinations(dispensable, size)
+        )
     )
     columns = [
         f"'{name}' (" + ", ".join(item.name for item in study.schema.variables if item.owner == name) + ")"
@@ -176,9 +180,9 @@ def quorum_words(study: Study, party: str, *, minimum_parties: int) -> tuple[str
         f"may be missing, with their columns: {', '.join(columns)}; then the people in common are others, and more;"
         " this party's columns, their noise and who gets them stay as above",
     ]
-    needed = [name for name in others if name not in dispensable]
-    if needed:
-        words.append(f"may not be missing: {', '.join(needed)}; the study's structure names their columns")
+    required_names = [name for name in others if name not in dispensable]
+    if required_names:
+        words.append(f"may not be missing: {', '.join(required_names)}; the study's structure names their columns")
     if minimum_parties > least:
         words.append(f"this site's policy.minimum_parties = {minimum_parties} ends a sub-model of fewer parties")
     return tuple(words)

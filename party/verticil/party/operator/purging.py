@@ -71,23 +71,23 @@ def purge(
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         records = site.state.studies() if study is None else (site.state.find(study),)
-        if study is not None and not _ended(records[0]):
+        if study is not None and not _has_ended(records[0]):
             raise Refusal(
                 "POLICY_REFUSED",
                 f"study '{records[0].study_id}': it has not ended, {records[0].stage}",
                 hint="say no to it first: verticil party deny, or verticil party revoke",
             )
         limit = now - dt.timedelta(days=older_than_days) if older_than_days is not None else None
-        found = [
+        purges = [
             _one(site, record, dry_run=dry_run, at=now)
             for record in records
-            if _ended(record) and _since(record, limit)
+            if _has_ended(record) and _since(record, limit)
         ]
-    kept = tuple(item for item in found if item.bytes)
-    return Purged(studies=kept, bytes=sum(item.bytes for item in kept), dry_run=dry_run)
+    nonempty_purges = tuple(item for item in purges if item.bytes)
+    return Purged(studies=nonempty_purges, bytes=sum(item.bytes for item in nonempty_purges), dry_run=dry_run)
 
 
-def _ended(record: StudyRecord) -> bool:
+def _has_ended(record: StudyRecord) -> bool:
     return is_final(State(record.task.state)) or record.denial_sent is True or record.revocation_sent is True
 
 
@@ -101,13 +101,13 @@ def _since(record: StudyRecord, limit: dt.datetime | None) -> bool:
 def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> PurgedStudy:
     state = site.config.state_directory
     spool, store = Spool(state / "spool"), ArtifactStore(state / "peer", site.database)
-    spooled = [
+    spool_files = [
         spool.path(item.sha256) for item in site.state.artifacts(record.digest, record.task.effective_digest).values()
     ]
-    stored = store.leftovers(record.digest)
+    stored_files = store.leftovers(record.digest)
     copies = [path for path in folder_of(site, record.digest).rglob("*") if path.is_file()]
     of_protocols = files_of_protocols(state, record.digest)
-    size = sum(path.stat().st_size for path in (*spooled, *stored, *copies, *of_protocols) if path.is_file())
+    size = sum(path.stat().st_size for path in (*spool_files, *stored_files, *copies, *of_protocols) if path.is_file())
     if size and not dry_run:
         event = Event(what=What.PURGED, who="operator", study=record.digest, study_id=record.study_id, size=size)
         site.audit.record(event, at)

@@ -25,7 +25,7 @@ from verticil.party.operator.view_model import (
     figure_words,
     shown_readers,
     told_peers,
-    widened,
+    widen,
 )
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.policy.revocation import Awaited
@@ -97,7 +97,7 @@ class AccountBudget(AccountSpent):
     epsilon_numerical: float | None
 
     def figures(self) -> tuple[float, ...]:
-        """What was spent, and is kept, before any limit."""
+        """Return what was spent, and is reserved, before any limit."""
         return (self.epsilon_spent, self.delta_spent, self.epsilon_kept, self.delta_kept)
 
 
@@ -209,17 +209,17 @@ def ledger(config: PartyConfig) -> LedgerView:
 
 
 def ledger_of(site: Site) -> LedgerView:
-    """What `ledger` says, of an opened state."""
+    """Return what `ledger` says, of an opened state."""
     config, rows = site.config, site.ledger.rows()
     site.ledger.check_rows()
-    spent = {name: site.ledger.sum_charges(name) for name in account_names(site)}
+    spending = {name: site.ledger.sum_charges(name) for name in account_names(site)}
     limit = Cost(epsilon=config.policy.max_epsilon_lifetime, delta=config.policy.max_delta_lifetime)
     kept_for = {reader: site.ledger.sum_reserved(reader=reader) for reader in READERS}
-    kept = kept_for[COLUMNS]
+    reserved_cost = kept_for[COLUMNS]
     return LedgerView(
         party=config.name,
         four_figures=_four_figures(site, rows) or None,
-        rows=_sends(rows, _gone(site)),
+        rows=_sends(rows, _deletion_times(site)),
         attempted_sends=len(rows),
         datasets=tuple(
             BudgetView(
@@ -227,8 +227,8 @@ def ledger_of(site: Site) -> LedgerView:
                 epsilon_spent=total.epsilon,
                 epsilon_lifetime_limit=limit.epsilon,
                 epsilon_remaining=(limit - total).epsilon,
-                epsilon_kept=kept.get(name, NOTHING).epsilon,
-                delta_kept=kept.get(name, NOTHING).delta,
+                epsilon_kept=reserved_cost.get(name, NOTHING).epsilon,
+                delta_kept=reserved_cost.get(name, NOTHING).delta,
                 delta_spent=total.delta,
                 delta_lifetime_limit=limit.delta,
                 delta_remaining=(limit - total).delta,
@@ -248,69 +248,71 @@ def ledger_of(site: Site) -> LedgerView:
                 people=people_words(config.policy.same_people, name),
                 peers=told_peers(site.ledger, name),
             )
-            for name, total in spent.items()
+            for name, total in spending.items()
         ),
     )
 
 
 def _four_figures(site: Site, rows: Sequence[LedgerRow]) -> dict[str, tuple[str, ...]]:
-    """Of the masked studies in the ledger; of one that this site has forgotten the rows alone remain."""
-    found: dict[str, tuple[str, ...]] = {}
-    charged = dict.fromkeys(row.study_digest for row in rows if row.unit is None and row.recipient == EVERYONE)
+    """Return the four figures of the masked studies in the ledger; of one that this site has forgotten the rows alone
+    remain.
+    """
+    figures: dict[str, tuple[str, ...]] = {}
+    study_digests = dict.fromkeys(row.study_digest for row in rows if row.unit is None and row.recipient == EVERYONE)
     for record in site.state.studies():
-        if record.digest.hex() in charged:
+        if record.digest.hex() in study_digests:
             try:
                 words = figure_words(site, record.task.latest)
             except VerticilError:  # party.toml does not serve it any more
                 continue
-            found |= {} if words is None else {record.digest.hex(): words}
-    return found
+            figures |= {} if words is None else {record.digest.hex(): words}
+    return figures
 
 
-def _account(site: Site, dataset: str, reader: Reader, kept: Cost) -> AccountBudget:
-    spent, drawn = site.ledger.sum_charges(dataset, reader), site.ledger.events(dataset, reader)
-    return widened(
-        account_spent(reader, site.config.policy, spent),
+def _account(site: Site, dataset: str, reader: Reader, reserved_cost: Cost) -> AccountBudget:
+    spending, events = site.ledger.sum_charges(dataset, reader), site.ledger.events(dataset, reader)
+    return widen(
+        account_spent(reader, site.config.policy, spending),
         AccountBudget,
-        epsilon_kept=kept.epsilon,
-        delta_kept=kept.delta,
-        epsilon_numerical=None if drawn is None else numerically(drawn, spent.delta),
+        epsilon_kept=reserved_cost.epsilon,
+        delta_kept=reserved_cost.delta,
+        epsilon_numerical=None if events is None else numerically(events, spending.delta),
     )
 
 
-def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) -> tuple[SentRow, ...]:
-    """The rows of one thing to one recipient as one, in the order of their first attempt."""
+def _sends(rows: Sequence[LedgerRow], deletions: Mapping[tuple[str, str, str], str]) -> tuple[SentRow, ...]:
+    """Return the rows of one thing to one recipient as one, in the order of their first attempt."""
 
     def key(row: LedgerRow) -> tuple[str, tuple[str, ...], str, str]:
         return (row.study_digest, row.variables, row.recipient, row.artifact_sha256)
 
     first = {key(row): row.number for row in reversed(rows)}
-    found: list[SentRow] = []
+    sends: list[SentRow] = []
     for _, group in groupby(sorted(rows, key=lambda row: (first[key(row)], row.number)), key=key):
         attempts = list(group)
         row = attempts[0]
-        found.append(
+        sends.append(
             SentRow(
                 study=row.study_id,
                 digest=row.study_digest,
                 columns=tuple(row.variables),
                 dataset=row.dataset,
                 epsilon=row.epsilon,
-                charged=_charged(attempts).epsilon,
+                charged=_charge_of(attempts).epsilon,
                 recipient=row.recipient,
                 bytes=row.size,
                 sha256=row.artifact_sha256,
                 attempts=len(attempts),
                 first_at=row.at,
                 last_at=attempts[-1].at,
-                deleted_at=gone.get((row.study_digest, row.recipient, row.artifact_sha256)),
+                deleted_at=deletions.get((row.study_digest, row.recipient, row.artifact_sha256)),
                 noise=_noise(attempts),
             )
         )
-    return tuple(found)
+    return tuple(sends)
 
 
-def _charged(attempts: Sequence[LedgerRow]) -> Cost:
+def _charge_of(attempts: Sequence[LedgerRow]) -> Cost:
     return compose(Cost(epsilon=item.charged, delta=item.charged_delta) for item in attempts)
 
 
@@ -322,12 +324,12 @@ def _noise(attempts: Sequence[LedgerRow]) -> SentEvent | None:
         event=row.kind,
         words=row.words,
         delta=row.delta,
-        delta_charged=_charged(attempts).delta,
+        delta_charged=_charge_of(attempts).delta,
     )
 
 
 def audit_entries(config: PartyConfig, *, study: str | None = None, last: int | None = None) -> AuditLines:
-    """The lines of the audit log, oldest first, as they are; `verify_audit` says whether they hold.
+    """Return the lines of the audit log, oldest first, as they are; `verify_audit` says whether they hold.
 
     Args:
         config: party.toml.
@@ -338,15 +340,15 @@ def audit_entries(config: PartyConfig, *, study: str | None = None, last: int | 
         DataFault: SECRET_MISSING, STATE_CORRUPT.
     """
     with Site.open(config) as site:
-        found = list(audit_lines(site))
-        known = {record.digest.hex() for record in site.state.studies() if study and fits(study, record.named)}
+        lines = list(audit_lines(site))
+        digests = {record.digest.hex() for record in site.state.studies() if study and fits(study, record.named)}
     if study is not None:
-        found = [line for line in found if line.text("study") in known or _is_of(line, study)]
-    return AuditLines(entries=tuple(found if last is None else found[-last:]))
+        lines = [line for line in lines if line.text("study") in digests or _is_of(line, study)]
+    return AuditLines(entries=tuple(lines if last is None else lines[-last:]))
 
 
 def audit_lines(site: Site) -> Iterator[AuditLine]:
-    """All whole lines of the log of an opened state, oldest first, unverified."""
+    """Yield all whole lines of the log of an opened state, oldest first, unverified."""
     for entry in AuditLog(site.database, site.config.state_directory).entries():
         yield AuditLine(said=entry)
 
@@ -367,14 +369,14 @@ def verify_audit(config: PartyConfig) -> AuditVerified:
 
 
 def audit_verified(site: Site) -> AuditVerified:
-    """What `verify_audit` says, of an opened state."""
-    found = AuditLog(site.database, site.config.state_directory).verify()
+    """Return what `verify_audit` says, of an opened state."""
+    result = AuditLog(site.database, site.config.state_directory).verify()
     return AuditVerified(
         party=site.config.name,
-        lines=found.n_lines,
-        head=found.head.hex(),
-        torn_lines=tuple(found.torn),
-        unfinished_bytes=found.unfinished_bytes,
+        lines=result.n_lines,
+        head=result.head.hex(),
+        torn_lines=tuple(result.torn),
+        unfinished_bytes=result.unfinished_bytes,
     )
 
 
@@ -388,58 +390,63 @@ def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: d
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        found = site.voting.revoke(record, approver, reason, at if at is not None else utc_now())
+        revocation = site.voting.revoke(record, approver, reason, at if at is not None else utc_now())
         state = State(record.task.state)
         sends = [row for row in site.ledger.rows() if row.study_digest == record.digest.hex()]
-        awaited = site.revocations.awaited_of(record.digest)
-    said = found.deletion
+        pending_deletion = site.revocations.awaited_of(record.digest)
+    deletion = revocation.deletion
     return Revoked(
         study=record.study_id,
         digest=record.digest.hex(),
         state=state.name.lower(),
         columns_sent=len({(row.variables, row.recipient) for row in sends}),
-        who=found.who,
-        reason=found.reason,
-        revoked_at=found.revoked_at,
-        after_publication=found.published,
-        told=found.sent,
+        who=revocation.who,
+        reason=revocation.reason,
+        revoked_at=revocation.revoked_at,
+        after_publication=revocation.published,
+        told=revocation.sent,
         deletion=None
-        if said is None
+        if deletion is None
         else MinerDeletion(
-            miner=said.miner,
-            deleted_at=f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
-            artifacts={str(unit): sha256.hex() for unit, sha256 in said.artifacts.items()},
-            why=said.why,
+            miner=deletion.miner,
+            deleted_at=f"{deletion.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
+            artifacts={str(unit): sha256.hex() for unit, sha256 in deletion.artifacts.items()},
+            why=deletion.why,
         ),
-        confirmations=None if awaited is None else confirmations(awaited),
+        confirmations=None if pending_deletion is None else confirmations(pending_deletion),
     )
 
 
-def confirmations(awaited: Awaited) -> tuple[Confirmation, ...]:
-    """Which peers have signed that they deleted what they had of this party, and which have not yet."""
+def confirmations(pending_deletion: Awaited) -> tuple[Confirmation, ...]:
+    """List which peers have signed that they deleted what they had of this party, and which have not yet."""
     return tuple(
-        Confirmation(peer=name, confirmed=said is not None, deletion=None if said is None else _deletion(said))
-        for name in awaited.peers
-        for said in (awaited.confirmed.get(name),)
+        Confirmation(
+            peer=name, confirmed=deletion is not None, deletion=None if deletion is None else _deletion(deletion)
+        )
+        for name in pending_deletion.peers
+        for deletion in (pending_deletion.confirmed.get(name),)
     )
 
 
-def _deletion(said: PeerDeletion) -> SignedDeletion:
+def _deletion(deletion: PeerDeletion) -> SignedDeletion:
     return SignedDeletion(
-        deleted_at=f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
+        deleted_at=f"{deletion.deleted_at:%Y-%m-%dT%H:%M:%SZ}",
         columns={
-            str(unit): DeletedColumn(sha256=item.sha256.hex(), bytes=item.size) for unit, item in said.columns.items()
+            str(unit): DeletedColumn(sha256=item.sha256.hex(), bytes=item.size)
+            for unit, item in deletion.columns.items()
         },
-        parameters=said.parameters is not None,
-        keeps_release=said.ended == "published",
+        parameters=deletion.parameters is not None,
+        keeps_release=deletion.ended == "published",
     )
 
 
-def _gone(site: Site) -> dict[tuple[str, str, str], str]:
+def _deletion_times(site: Site) -> dict[tuple[str, str, str], str]:
     """(study, recipient, SHA-256) -> when it was gone, as the recipient has signed."""
-    found: dict[tuple[str, str, str], str] = {}
-    for awaited in site.revocations.list_awaited():
-        for name, said in awaited.confirmed.items():
-            for item in said.columns.values():
-                found[awaited.digest.hex(), name, item.sha256.hex()] = f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}"
-    return found
+    times: dict[tuple[str, str, str], str] = {}
+    for pending_deletion in site.revocations.list_awaited():
+        for name, deletion in pending_deletion.confirmed.items():
+            for item in deletion.columns.values():
+                times[pending_deletion.digest.hex(), name, item.sha256.hex()] = (
+                    f"{deletion.deleted_at:%Y-%m-%dT%H:%M:%SZ}"
+                )
+    return times

@@ -182,7 +182,7 @@ class AccountCost:
     masked_delta_limit: float | None = left_out()
 
     def figures(self) -> tuple[float | None, ...]:
-        """What it costs, before any limit."""
+        """Return what it costs, before any limit."""
         beside = (self.epsilon_add_or_remove, self.delta_add_or_remove)
         sums = (self.epsilon_before, self.delta_before, self.epsilon_after, self.delta_after)
         return (self.epsilon, self.delta, *beside, *sums)
@@ -333,11 +333,11 @@ class AccountSpent:
     masked_delta_limit: float | None = left_out()
 
     def figures(self) -> tuple[float, ...]:
-        """What was spent, before any limit."""
+        """Return what was spent, before any limit."""
         return (self.epsilon_spent, self.delta_spent)
 
     @property
-    def left(self) -> Cost:
+    def remaining(self) -> Cost:
         """What may still be spent; infinite where there is no limit."""
         epsilon, delta = (math.inf if most is None else most for most in (self.epsilon_limit, self.delta_limit))
         return Cost(epsilon=epsilon, delta=delta) - Cost(epsilon=self.epsilon_spent, delta=self.delta_spent)
@@ -416,8 +416,8 @@ class NameKeys(TypedDict):
     submitter_by_miner: str | None
 
 
-def named(record: StudyRecord) -> NameKeys:
-    """Which study, as the fields of every `StudyName`."""
+def name_keys(record: StudyRecord) -> NameKeys:
+    """Return which study it is, as the fields of every `StudyName`."""
     return {
         "study": record.study_id,
         "digest": record.digest.hex(),
@@ -425,18 +425,18 @@ def named(record: StudyRecord) -> NameKeys:
     }
 
 
-def noted(error: VerticilError) -> Notice:
-    """An error as it is shown."""
+def notice_of(error: VerticilError) -> Notice:
+    """Return the notice that shows an error."""
     return Notice(code=error.code, message=error.message, hint=error.hint)
 
 
 def number(value: float) -> float | None:
-    """None for infinity, which JSON does not have."""
+    """Return the number; None for infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
 def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> tuple[ColumnView, ...]:
-    """This party's units: from which local columns, how randomized, who reads them, and what is charged of those in `charges`."""
+    """Return this party's units: their local columns, randomization, readers, and what is charged of those in `charges`."""
     sources = {variable: place.source for variable, place in origins(config, study).items()}
     rows: list[ColumnView] = []
     for index in study.units_of(config.name):
@@ -454,17 +454,19 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
             subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
             read_by=None if readers is None else tuple(readers),
         )
-        rows.append(widened(row, ChargedColumn, charge_now=number(charges[index])) if index in charges else row)
+        rows.append(widen(row, ChargedColumn, charge_now=number(charges[index])) if index in charges else row)
     return tuple(rows)
 
 
-def widened(view: DataclassInstance, wider: type[Wider], **more: object) -> Wider:
-    """A view model as one of a class that has more fields."""
+def widen(view: DataclassInstance, wider: type[Wider], **more: object) -> Wider:
+    """Return a view model as one of a class that has more fields."""
     return wider(**{field.name: getattr(view, field.name) for field in fields(view)}, **more)
 
 
 def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
-    """For each data set: epsilon and delta of the study, the lifetime sums before and at most after it, and their limits."""
+    """Return, for each data set, epsilon and delta of the study, the lifetime sums before and at most after it, and their
+    limits.
+    """
     places = origins(config, study)
     events: dict[str, list[PrivacyEvent]] = {
         places[study.units[index].variables[0]].account: [] for index in study.units_of(config.name)
@@ -472,14 +474,14 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
     for item in plan_events(study, config.name):
         for dataset in dict.fromkeys(places[name].account for name in item.variables):
             events[dataset].append(item.event)
-    found: list[CostView] = []
-    for name, drawn in events.items():
+    costs: list[CostView] = []
+    for name, account_events in events.items():
         accounts = tuple(
-            _account_cost(reader, config.policy, site.ledger.sum_charges(name, reader), drawn)
-            for reader in shown_readers(config.policy, site.ledger, name, drawn)
+            _account_cost(reader, config.policy, site.ledger.sum_charges(name, reader), account_events)
+            for reader in shown_readers(config.policy, site.ledger, name, account_events)
         )
         columns = accounts[0]
-        found.append(
+        costs.append(
             CostView(
                 dataset=name,
                 epsilon=columns.epsilon,
@@ -492,17 +494,17 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
                 delta_limit=columns.delta_limit,
                 accounts=accounts,
                 people=people_words(config.policy.same_people, name),
-                peers=told_peers(site.ledger, name, drawn),
+                peers=told_peers(site.ledger, name, account_events),
             )
         )
-    return tuple(found)
+    return tuple(costs)
 
 
 def shown_readers(
-    policy: Policy, ledger: Ledger, dataset: str, drawn: Iterable[PrivacyEvent] = ()
+    policy: Policy, ledger: Ledger, dataset: str, events: Iterable[PrivacyEvent] = ()
 ) -> tuple[Reader, ...]:
-    """The accounts that people are shown: of whoever reads columns, of everybody, and others where there is something to say."""
-    read = {event.reader for event in drawn}
+    """List the accounts that people see: of readers of columns, of everybody, and others where there is something to say."""
+    read = {event.reader for event in events}
     return tuple(
         reader
         for reader in READERS
@@ -513,10 +515,10 @@ def shown_readers(
     )
 
 
-def _account_cost(reader: Reader, policy: Policy, spent: Cost, drawn: Iterable[PrivacyEvent]) -> AccountCost:
+def _account_cost(reader: Reader, policy: Policy, spending: Cost, new_events: Iterable[PrivacyEvent]) -> AccountCost:
     limits, masked = policy.limits_of(reader), _masked_limits(reader, policy)
-    events = [event for event in drawn if reader.sees(event.reader)]
-    cost, bounded, beside = together(events), finite_together(events), add_or_remove(events)
+    events = [event for event in new_events if reader.sees(event.reader)]
+    cost, bounded_cost, beside = together(events), finite_together(events), add_or_remove(events)
     return AccountCost(
         account=reader.name,
         reader=reader.words,
@@ -524,10 +526,10 @@ def _account_cost(reader: Reader, policy: Policy, spent: Cost, drawn: Iterable[P
         delta=cost.delta,
         epsilon_add_or_remove=None if beside is None else beside.epsilon,
         delta_add_or_remove=None if beside is None else beside.delta,
-        epsilon_before=spent.epsilon,
-        delta_before=spent.delta,
-        epsilon_after=(spent + bounded).epsilon,
-        delta_after=(spent + bounded).delta,
+        epsilon_before=spending.epsilon,
+        delta_before=spending.delta,
+        epsilon_after=(spending + bounded_cost).epsilon,
+        delta_after=(spending + bounded_cost).delta,
         epsilon_study_limit=None if limits is None else number(limits.study.epsilon),
         delta_study_limit=None if limits is None else number(limits.study.delta),
         epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
@@ -538,8 +540,8 @@ def _account_cost(reader: Reader, policy: Policy, spent: Cost, drawn: Iterable[P
     )
 
 
-def spent(site: Site) -> tuple[Spent, ...]:
-    """What was spent of the lifetime budget of each data set of party.toml and of the ledger."""
+def spending_of_each(site: Site) -> tuple[Spent, ...]:
+    """Return what was spent of the lifetime budget of each data set of party.toml and of the ledger."""
     config, ledger = site.config, site.ledger
     return tuple(
         Spent(
@@ -557,12 +559,14 @@ def spent(site: Site) -> tuple[Spent, ...]:
     )
 
 
-def told_peers(ledger: Ledger, dataset: str, drawn: Iterable[PrivacyEvent] = ()) -> str | None:
-    """What a peer is told at most that reads columns and published tables, with what a study draws; None: as said anyway."""
+def told_peers(ledger: Ledger, dataset: str, events: Iterable[PrivacyEvent] = ()) -> str | None:
+    """Return the most that a peer learns that reads columns and published tables, with what a study draws; None: as said
+    anyway.
+    """
 
     def after(reader: Reader) -> Cost:
         return ledger.sum_charges(dataset, reader) + finite_together(
-            event for event in drawn if reader.sees(event.reader)
+            event for event in events if reader.sees(event.reader)
         )
 
     return peer_words(after(COLUMNS), after(PUBLIC))
@@ -570,17 +574,19 @@ def told_peers(ledger: Ledger, dataset: str, drawn: Iterable[PrivacyEvent] = ())
 
 def account_names(site: Site) -> tuple[str, ...]:
     """Return the names of all accounts: of the data sets of party.toml, then of those of the ledger besides."""
-    named = [*site.config.datasets, *site.ledger.datasets()]
-    return tuple(dict.fromkeys(map(site.ledger.account, named)))
+    names = [*site.config.datasets, *site.ledger.datasets()]
+    return tuple(dict.fromkeys(map(site.ledger.account, names)))
 
 
 def _masked_limits(reader: Reader, policy: Policy) -> Cost | None:
-    """What all tables of one masked study may tell a reader for whom they count, and need no limits of the account's own."""
+    """Return what all tables of one masked study may tell a reader for whom they count, and need no limits of the
+    account's own.
+    """
     return policy.masked.most if reader is PUBLIC and policy.masked.allow else None
 
 
 def account_spent(reader: Reader, policy: Policy, total: Cost) -> AccountSpent:
-    """What was spent of an account."""
+    """Return what was spent of an account."""
     limits, masked = policy.limits_of(reader), _masked_limits(reader, policy)
     return AccountSpent(
         account=reader.name,
@@ -596,7 +602,7 @@ def account_spent(reader: Reader, policy: Policy, total: Cost) -> AccountSpent:
 
 
 def further_events(study: Study, party: str) -> tuple[EventView, ...]:
-    """What a study draws of this party's data besides what its columns and its share noise say: each event in words."""
+    """Describe each event that a study draws of this party's data besides what its columns and its share noise say."""
     return tuple(
         EventView(
             event=kind_of(item.event).name,
@@ -611,7 +617,7 @@ def further_events(study: Study, party: str) -> tuple[EventView, ...]:
 
 
 def figure_words(site: Site, study: Study) -> tuple[str, ...] | None:
-    """The four figures of a masked study in words, for this party's people; None: it is none.
+    """Describe the four figures of a masked study in words, for this party's people; None: it is none.
 
     What the miner had before of its columns is what this party's ledger charged for whoever reads columns.
     """
@@ -621,14 +627,16 @@ def figure_words(site: Site, study: Study) -> tuple[str, ...] | None:
     for place in origins(site.config, study).values():
         sources.setdefault(place.account, set()).add(place.source)
     before = total_epsilon(site.ledger.told_of(name, columns) for name, columns in sources.items())
-    found = four_figures(study, party=site.config.name, before=before)
-    return None if found is None else found.words
+    figures = four_figures(study, party=site.config.name, before=before)
+    return None if figures is None else figures.words
 
 
 def questions(config: PartyConfig, study: Study) -> Questions:
-    """What a study asks of this party's tables, in words: how each of its columns is encoded, and how ids are compared."""
+    """Return what a study asks of this party's tables, in words: how each of its columns is encoded, and how ids are
+    compared.
+    """
     sources = {variable: place.source for variable, place in origins(config, study).items()}
-    asked: list[Question] = []
+    question_list: list[Question] = []
     for index in study.units_of(config.name):
         for name in study.units[index].variables:
             own = list(variable_words(study.schema[study.schema.index(name)]))
@@ -636,21 +644,23 @@ def questions(config: PartyConfig, study: Study) -> Questions:
                 own.append(
                     f"{finer} finer values that the study lists are written as their category, before anything else"
                 )
-            asked.append(Question(columns=(name,), sources=(sources[name],), words=tuple(own)))
+            question_list.append(Question(columns=(name,), sources=(sources[name],), words=tuple(own)))
         if words := impossible_words(study, index):
             names = tuple(study.units[index].variables)
-            asked.append(Question(columns=names, sources=tuple(sources[name] for name in names), words=tuple(words)))
-    return Questions(asked=tuple(asked), normalise_words=normalise_words(study.linkage.normalise))
+            question_list.append(
+                Question(columns=names, sources=tuple(sources[name] for name in names), words=tuple(words))
+            )
+    return Questions(asked=tuple(question_list), normalise_words=normalise_words(study.linkage.normalise))
 
 
-def total(found: approval.Review) -> float:
+def total(review: approval.Review) -> float:
     """Epsilon of one person: of the units that are sent."""
-    sent = protocol_of(found.study).readable(found.study)
-    return total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
+    sent_units = protocol_of(review.study).readable(review.study)
+    return total_epsilon(release.epsilon for index, release in review.releases.items() if index in sent_units)
 
 
 def share(study: Study) -> ShareView | None:
-    """What this party tells its peers besides columns; None in a study with a miner."""
+    """Return what this party sends its peers besides columns; None in a study with a miner."""
     rule, cost = study.share, share_cost(study)
     if rule is None or cost is None:
         return None

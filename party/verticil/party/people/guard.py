@@ -83,7 +83,7 @@ class PeopleGuard:
         """Return every name of the account of a data set."""
         return self._same.names(dataset)
 
-    def charged(self) -> frozenset[str]:
+    def list_charged(self) -> frozenset[str]:
         """Return the names that something was charged to, or is reserved for."""
         return frozenset(self._database.read(str, _CHARGED, (int(State.PUBLISHED),)))
 
@@ -94,22 +94,22 @@ class PeopleGuard:
             Refusal: SAME_PEOPLE, by the names of both.
             Misuse: CONFIG_INVALID, `same_people` has a name that leads nowhere.
         """
-        charged = self.charged()
-        self.check_names(charged)
-        for overlap in self._overlaps(datasets, charged | {*datasets} | self._shares.for_studies()):
+        charged_names = self.list_charged()
+        self.check_names(charged_names)
+        for overlap in self._overlaps(datasets, charged_names | {*datasets} | self._shares.for_studies()):
             raise Refusal("SAME_PEOPLE", overlap.words, hint=overlap.hint)
 
-    def check_names(self, charged: Collection[str] | None = None) -> None:
+    def check_names(self, charged_names: Collection[str] | None = None) -> None:
         """Refuse names in the ledger that nothing explains, and names of party.toml that lead nowhere; raises as `check`."""
-        charged = self.charged() if charged is None else charged
-        if (unknown := self._same.unknown(charged)) is not None:
+        charged_names = self.list_charged() if charged_names is None else charged_names
+        if (unknown := self._same.unknown(charged_names)) is not None:
             raise Misuse(
                 "CONFIG_INVALID",
                 f"party.toml: policy.same_people.{unknown}: expected a data set of this file, or a name in the ledger"
-                f" ({', '.join(sorted(charged)) or 'which is empty'})",
+                f" ({', '.join(sorted(charged_names)) or 'which is empty'})",
                 hint="`verticil party ledger` shows the names",
             )
-        for name in sorted(charged):
+        for name in sorted(charged_names):
             if not self._same.is_explained(name):
                 raise Refusal(
                     "SAME_PEOPLE",
@@ -124,19 +124,21 @@ class PeopleGuard:
         Args:
             datasets: of party.toml.
         """
-        charged = self.charged() | self._shares.for_studies()
-        yield from self._overlaps(datasets, charged | {*datasets}, is_charged=charged)
+        charged_names = self.list_charged() | self._shares.for_studies()
+        yield from self._overlaps(datasets, charged_names | {*datasets}, is_charged=charged_names)
 
     def _overlaps(
         self, datasets: Collection[str], others: Collection[str], *, is_charged: Collection[str] = ()
     ) -> Iterator[Overlap]:
         """Yield the data sets that have people of some others, and no common account with them."""
         accounts = {self._same.account(name) for name in others}
-        charged = {self._same.account(name) for name in is_charged}
+        own_accounts = {self._same.account(name) for name in is_charged}
         for one in sorted({name for dataset in datasets for name in self._same.names(dataset)}):
             for other, share in sorted(self._shares.of(one).items()):
                 mine, theirs = self._same.account(one), self._same.account(other)
                 if share <= LIMIT or mine == theirs or theirs not in accounts:
                     continue
                 if not (self._same.is_apart(one) or self._same.is_apart(other)):
-                    yield Overlap(one=one, other=other, share=share, is_charged=mine in charged or theirs in charged)
+                    yield Overlap(
+                        one=one, other=other, share=share, is_charged=mine in own_accounts or theirs in own_accounts
+                    )

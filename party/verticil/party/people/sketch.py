@@ -64,10 +64,10 @@ class Sketch:
 
 def share(one: Sketch, other: Sketch) -> Fraction:
     """Return the share of the smaller data set's people who are in the other one, from 0 to 1."""
-    found = _share(one.exact, other.exact)
+    n_shared = _share(one.exact, other.exact)
     if one.loose is None or other.loose is None:
-        return found
-    return max(found, _share(one.loose, other.loose))
+        return n_shared
+    return max(n_shared, _share(one.loose, other.loose))
 
 
 def _share(one: Keys, other: Keys) -> Fraction:
@@ -83,22 +83,22 @@ def n_common(one: Keys, other: Keys) -> int:
     >>> n_common(np.array([1, 2, 5], np.uint64), np.array([2, 5, 9, 11], np.uint64))
     2
     """
-    found = at = there = 0
+    n_shared = at = there = 0
     while at < len(one) and there < len(other):
         some, others = one[at : at + _AT_ONCE], other[there : there + _AT_ONCE]
-        bound = min(some[-1], others[-1])
-        some, others = (keys[: np.searchsorted(keys, bound, side="right")] for keys in (some, others))
+        largest = min(some[-1], others[-1])
+        some, others = (keys[: np.searchsorted(keys, largest, side="right")] for keys in (some, others))
         both = np.sort(
             np.concatenate([some, others]), kind="stable"
         )  # which merges what is ascending: a tenth of intersect1d
-        found += int(np.count_nonzero(both[1:] == both[:-1]))
+        n_shared += int(np.count_nonzero(both[1:] == both[:-1]))
         at, there = at + len(some), there + len(others)
         give_back(some)
         give_back(others)
-    return found
+    return n_shared
 
 
-def numbered(keys: Keys) -> Keys:
+def number_keys(keys: Keys) -> Keys:
     """Return keys of rows that name nobody, ascending: the second of equal rows has another key than the first, and so on.
 
     Args:
@@ -119,8 +119,8 @@ def false_alarm(smaller: int, larger: int) -> float:
     """
     if not smaller:
         return 0.0
-    needed = smaller // 3 + 1
-    return 2 * math.exp(min(0.0, _log_choose(smaller, needed) + needed * math.log(larger / _KEYS)))
+    n_needed = smaller // 3 + 1
+    return 2 * math.exp(min(0.0, _log_choose(smaller, n_needed) + n_needed * math.log(larger / _KEYS)))
 
 
 def miss(smaller: int, *, in_both: float = 0.9) -> float:
@@ -130,11 +130,11 @@ def miss(smaller: int, *, in_both: float = 0.9) -> float:
         smaller: people in the smaller table.
         in_both: the share of them who are in the larger one.
     """
-    needed = math.ceil(math.ceil(in_both * smaller) - smaller / 3)
+    n_needed = math.ceil(math.ceil(in_both * smaller) - smaller / 3)
     pairs = smaller * (smaller - 1) // 2
-    if needed > max(smaller - 1, 0) or needed > pairs:
+    if n_needed > max(smaller - 1, 0) or n_needed > pairs:
         return 0.0
-    return math.exp(min(0.0, _log_choose(pairs, needed) - needed * math.log(_KEYS)))
+    return math.exp(min(0.0, _log_choose(pairs, n_needed) - n_needed * math.log(_KEYS)))
 
 
 def _log_choose(n: int, k: int) -> float:

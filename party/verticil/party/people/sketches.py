@@ -52,12 +52,18 @@ class Shares:
 
     def digest(self, datasets: Collection[str]) -> bytes | None:
         """Return what names the people of some data sets as they were last read; None: none of them has a sketch."""
-        found = [
+        exact_keys = [
             exact
             for name in sorted(datasets)
             for exact in self._database.read(bytes, "SELECT exact FROM people_sketch WHERE dataset = ?", (name,))
         ]
-        return found[0] if len(found) == 1 else hashlib.sha256(b"".join(found)).digest() if found else None
+        return (
+            exact_keys[0]
+            if len(exact_keys) == 1
+            else hashlib.sha256(b"".join(exact_keys)).digest()
+            if exact_keys
+            else None
+        )
 
     def of(self, dataset: str) -> dict[str, float]:
         """Return the share of people that a data set has in common with each other one that has a sketch."""
@@ -95,23 +101,23 @@ class Sketches(Shares):
                 self._take(dataset, Sketch.of(people), for_study=for_study)
 
     def _take(self, dataset: str, last: Sketch, *, for_study: bool) -> None:
-        names, before = self._named(last), self._row(dataset)
+        names, before = self._names_of(last), self._row(dataset)
         is_added = not for_study or before[4] == names[0]
         if before[:2] == names and is_added and self._holds(before[:4]):
             return
-        ever, added = self._read(before[2:4]), before[4]
+        ever, additions = self._read(before[2:4]), before[4]
         if for_study:
-            ever, added = last if ever is None else ever.with_more(last), names[0]
-        ever_names = (b"", b"") if ever is None else self._named(ever)
+            ever, additions = last if ever is None else ever.with_more(last), names[0]
+        ever_names = (b"", b"") if ever is None else self._names_of(ever)
         self._write(last, names)
         if ever is not None:
             self._write(ever, ever_names)
-        known = self.of(dataset)
+        stored_keys = self.of(dataset)
         others = sorted(self.datasets() - {dataset})
         ours = [last] if ever is None or ever_names == names else [last, ever]
-        shares = {other: self._largest(other, ours, known.get(other, 0.0)) for other in others}
+        shares = {other: self._largest(other, ours, stored_keys.get(other, 0.0)) for other in others}
         self._database.write(
-            "INSERT OR REPLACE INTO people_sketch VALUES (?, ?, ?, ?, ?, ?)", (dataset, *names, *ever_names, added)
+            "INSERT OR REPLACE INTO people_sketch VALUES (?, ?, ?, ?, ?, ?)", (dataset, *names, *ever_names, additions)
         )
         self._database.write("DELETE FROM people_share WHERE one = ?1 OR other = ?1", (dataset,))
         self._database.write_each(
@@ -124,19 +130,19 @@ class Sketches(Shares):
         names = self._row(dataset)[:4]
         return bool(names[0]) and self._holds(names)
 
-    def _largest(self, other: str, ours: Sequence[Sketch], known: float) -> float:
+    def _largest(self, other: str, ours: Sequence[Sketch], known_share: float) -> float:
         """Return the largest share of people in common; where a file of the other is lost, at least what it was before."""
         row = self._row(other)
         theirs = [self._read(names) for names in dict.fromkeys([row[:2], row[2:4]])]
-        found = max((share(one, two) for one in ours for two in theirs if two is not None), default=Fraction(0))
-        return float(found) if self._holds(row[:4]) else max(float(found), known)
+        largest = max((share(one, two) for one in ours for two in theirs if two is not None), default=Fraction(0))
+        return float(largest) if self._holds(row[:4]) else max(float(largest), known_share)
 
     def _row(self, dataset: str) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         query = "SELECT exact, loose, ever_exact, ever_loose, added FROM people_sketch WHERE dataset = ?"
         rows = self._database.rows(query, (dataset,))
         return cast("tuple[bytes, bytes, bytes, bytes, bytes]", tuple(rows[0]) if rows else (b"",) * 5)
 
-    def _named(self, sketch: Sketch) -> tuple[bytes, bytes]:
+    def _names_of(self, sketch: Sketch) -> tuple[bytes, bytes]:
         exact = sha256_of(sketch.exact)
         if sketch.loose is None:
             return exact, b""
@@ -183,7 +189,7 @@ class Sketches(Shares):
             "SELECT exact FROM people_sketch UNION SELECT loose FROM people_sketch"
             " UNION SELECT ever_exact FROM people_sketch UNION SELECT ever_loose FROM people_sketch"
         )
-        wanted = {name.hex() for name in self._database.read(bytes, query)}
+        file_names = {name.hex() for name in self._database.read(bytes, query)}
         for path in self._directory.glob("*"):
-            if path.name not in wanted:
+            if path.name not in file_names:
                 path.unlink(missing_ok=True)

@@ -187,7 +187,7 @@ def sketch_unread(config: PartyConfig, ledger: Ledger, sketches: Sketches, site_
     Raises:
         DataFault, Misuse: as `verticil.party.people.reading.sketch`.
     """
-    charges = ledger.people.charged()
+    charges = ledger.people.list_charged()
     unread = {name: rule for name, rule in config.datasets.items() if name in charges and not sketches.is_stored(name)}
     sketch(sketches, unread, site_secret=site_secret.value, folder=config.state_directory)
 
@@ -233,7 +233,7 @@ def check_open(record: StudyRecord, *, denied_is_fine: bool = False) -> None:
         code = {State.DENIED: "STUDY_DENIED", State.EXPIRED: "STUDY_EXPIRED"}.get(state, "STUDY_WITHDRAWN")
         message = f"{name}: it ended, {state.name.lower()}"
         if state is State.EXPIRED:
-            message += f"; its last day was {record.task.proposed.expires.isoformat()}"
+            message += f"; its last day was {record.task.proposal_study.expires.isoformat()}"
         raise Refusal(code, message, hint="nothing can be decided any more")
 
 

@@ -22,7 +22,16 @@ from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Column, Origins, Release
 from verticil.party.limits import policy
 from verticil.party.limits.policy import Objection
-from verticil.party.limits.rules import RULE_PREFIX, Known, Rule, against, approver_name, asked, codebook_of, uncovered
+from verticil.party.limits.rules import (
+    RULE_PREFIX,
+    Known,
+    Rule,
+    against,
+    approver_name,
+    codebook_of,
+    list_uncovered,
+    questions_of,
+)
 from verticil.party.local_dataset import columns_of, origins, release_of
 from verticil.party.policy import approval
 from verticil.party.policy.approval import AUTOMATIC
@@ -99,7 +108,7 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     """
     config, today = voting.config, at.date()
     try:
-        study = approval.with_own_randomization(config, record.task.proposed)
+        study = approval.with_own_randomization(config, record.task.proposal_study)
         approval.check_expiry(study, today)
         columns = columns_of(config, study)
         policy.refuse(policy.objections(config.policy, study, config.name, columns, today=today), study.id)
@@ -108,7 +117,9 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
             _check_room(voting, study, before)
     except VerticilError as error:
         return Ruling(rule=None, why=(f"{error.code}: {error.message}",))
-    why = list(uncovered(study, config.name, columns, Known.all_of([config.codebook, *_approved_by_people(voting)])))
+    why = list(
+        list_uncovered(study, config.name, columns, Known.all_of([config.codebook, *_approved_by_people(voting)]))
+    )
     if (limit := config.policy.max_rule_approvals_per_day) <= voting.decisions.approvals_by_rule(at - _DAY):
         why.append(
             f"rules have approved {limit} studies within 24 hours, the most of policy.max_rule_approvals_per_day"
@@ -146,7 +157,7 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
         DataFault: as `columns_of`.
     """
     config = voting.config
-    study = approval.with_own_randomization(config, record.task.proposed)
+    study = approval.with_own_randomization(config, record.task.proposal_study)
     columns = columns_of(config, study)
     reasons = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
     if config.policy.approval == "rules":
@@ -211,11 +222,11 @@ def _approved_by_people(voting: Voting) -> Iterable[Known]:
             earlier_approval = parse_approval(record.approval)
             if earlier_approval.approver == AUTOMATIC or earlier_approval.approver.startswith(RULE_PREFIX):
                 continue
-            study = record.task.proposed
+            study = record.task.proposal_study
         except VerticilError:  # of a version that this one does not read: it covers nothing
             continue
         origins = voting.decisions.get_origins(record.digest, approval.content_of(record.approval))
-        yield asked(study, voting.config.name, _columns(origins or {}))
+        yield questions_of(study, voting.config.name, _columns(origins or {}))
 
 
 def _columns(origins: Mapping[int, Origins]) -> dict[str, Column]:

@@ -170,7 +170,7 @@ class Voting:
             Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
         """
         stored_approval = held_approval(record.approval or b"")
-        study = record.task.proposed
+        study = record.task.proposal_study
         approved_study = approval.check_binding(self.config, study, stored_approval, record.digest, today)
         if giver:
             approvers, content = self.approvers.now(), approval.content_of(record.approval or b"")
@@ -193,7 +193,7 @@ class Voting:
         earlier = ([other for other in others if other.approval is not None] or others)[-1:]
         if not earlier:
             return None, ()
-        before, after = (item.task.proposed for item in (earlier[0], record))
+        before, after = (item.task.proposal_study for item in (earlier[0], record))
         return earlier[0], changes(before, after)
 
     def approve(

@@ -80,7 +80,7 @@ def fill_spool(
         Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED; nothing was drawn.
         DataFault: DISK_FULL (before anything is drawn, when it can be foreseen), STATE_CORRUPT.
     """
-    holding = holding.renumbered(record.task.proposed, effective, site.config.name)
+    holding = holding.renumber(record.task.proposal_study, effective, site.config.name)
     every = site.releases(effective, holding)
     reserve(site, record, effective, every)
     releases = {index: release for index, release in every.items() if index in units}
@@ -231,7 +231,7 @@ def refill_spool(
         Refusal: DATA_CHANGED, other bytes come out.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    holding = holding.renumbered(record.task.proposed, effective, site.config.name)
+    holding = holding.renumber(record.task.proposal_study, effective, site.config.name)
     releases = site.releases(effective, holding)
     for index, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         if spool.holds(item.sha256):
@@ -266,7 +266,7 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         Release.from_json(item.facts),
         site.ledger.has_sent(record.digest, item.unit, recipient, item.sha256),
     )
-    effective = record.task.decided
+    effective = record.task.effective_study
     if not site.ledger.columns_sent(record.digest):  # before the first row all of it is kept, or nothing leaves
         artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
         reserve(

@@ -215,7 +215,7 @@ class Database(storage.Database):
 
 
 def holds_nothing(directory: Path) -> bool:
-    """Whether the state database is missing, of zero length, or without tables: lost, or its making was broken off.
+    """Return whether the state database is missing, of zero length, or without tables: lost, or its making was broken off.
 
     Raises:
         DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read; STATE_UNSUPPORTED, it is of before 1.0.0.

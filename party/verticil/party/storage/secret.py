@@ -96,7 +96,7 @@ def read_secret(directory: Path) -> SiteSecret:
     )
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        text, _, said = path.read_text(encoding="ascii").strip().partition("\n")
+        text, _, id_text = path.read_text(encoding="ascii").strip().partition("\n")
     except FileNotFoundError:
         raise DataFault("SECRET_MISSING", f"{path}: no site secret", hint=restore) from None
     except (OSError, UnicodeDecodeError):
@@ -107,15 +107,15 @@ def read_secret(directory: Path) -> SiteSecret:
         )
     if len(text) != 2 * _SIZE or set(text) - set("0123456789abcdef"):
         raise DataFault("SECRET_MISSING", f"{path}: expected {2 * _SIZE} hexadecimal digits", hint=restore)
-    if said.strip() not in _FORMAT_LINES:
+    if id_text.strip() not in _FORMAT_LINES:
         raise DataFault(
             "SECRET_MISSING",
             f"{path}: the second line is not `format = {FORMAT}`, the newest that is known here",
             hint="use the version of verticil that made it, or restore it from your backup",
         )
-    return SiteSecret(value=bytes.fromhex(text), format=_FORMAT_LINES[said.strip()])
+    return SiteSecret(value=bytes.fromhex(text), format=_FORMAT_LINES[id_text.strip()])
 
 
 def secret_id(secret: bytes) -> bytes:
-    """A name of the secret for the ledger (16 bytes of an HMAC under it), from which it cannot be found."""
+    """Return a name of the secret for the ledger (16 bytes of an HMAC under it), from which the secret cannot be computed."""
     return hmac.new(secret, b"verticil/secret-id/v1", hashlib.sha256).digest()[:16]

@@ -47,7 +47,7 @@ _JOINED = (
 
 
 def stamp(at: datetime) -> str:
-    """A moment as it is written everywhere: UTC, whole seconds."""
+    """Write a moment as it is written everywhere: UTC, whole seconds."""
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -79,12 +79,12 @@ class Task:
     ended_words: str = ""
 
     @property
-    def proposed(self) -> Study:
+    def proposal_study(self) -> Study:
         """The study as it was submitted, checked. Raises PeerFault: MESSAGE_INVALID."""
         return checked(self.proposal)
 
     @property
-    def decided(self) -> Study:
+    def effective_study(self) -> Study:
         """The effective study, checked; there is one from the common decision on. Raises PeerFault: MESSAGE_INVALID."""
         return checked(self.effective)
 
@@ -197,7 +197,7 @@ class PartyState:
 
         The submitter that was reported first stays: people have decided by it.
         """
-        told: dict[str, Cell] = {
+        fields: dict[str, Cell] = {
             "version": task.version,
             "remote_state": task.state,
             "effective": task.effective,
@@ -209,7 +209,7 @@ class PartyState:
             "remote_failure": task.failure,
             "ended_words": task.ended_words,
         }
-        replaced = ", ".join(f"{name} = excluded.{name}" for name in told)
+        updates = ", ".join(f"{name} = excluded.{name}" for name in fields)
         submitter = "CASE WHEN study.submitter = '' THEN excluded.submitter ELSE study.submitter END"
         self._database.insert(
             "study",
@@ -220,84 +220,86 @@ class PartyState:
             submitter=task.submitter,
             stage="",
             percent=0,
-            conflict=f"(digest) DO UPDATE SET {replaced}, submitter = {submitter}",
-            **told,
+            conflict=f"(digest) DO UPDATE SET {updates}, submitter = {submitter}",
+            **fields,
         )
 
     def study(self, digest: bytes) -> StudyRecord:
-        """The study with this digest.
+        """Return the study with this digest.
 
         Raises:
             Misuse: STUDY_UNKNOWN.
         """
-        found = self._found("s.digest = ?", digest)
-        if not found:
+        records = self._find_records("s.digest = ?", digest)
+        if not records:
             raise _unknown(digest.hex())
-        return found[0]
+        return records[0]
 
-    def _found(self, which: str, value: Cell) -> tuple[StudyRecord, ...]:
+    def _find_records(self, which: str, value: Cell) -> tuple[StudyRecord, ...]:
         query = f"SELECT {_STUDY} {_JOINED} WHERE {which} ORDER BY s.rowid"
         with self._database.view():
-            found = self._database.read(StudyRecord, query, (value,), failure=None)
-            ended = self._database.by(bytes, _Failure, "SELECT digest, * FROM failure")
+            records = self._database.read(StudyRecord, query, (value,), failure=None)
+            failures = self._database.by(bytes, _Failure, "SELECT digest, * FROM failure")
         return tuple(
             replace(study, failure=from_code(end.code, end.message, hint=end.hint))
-            if (end := ended.get(study.digest))
+            if (end := failures.get(study.digest))
             else study
-            for study in found
+            for study in records
         )
 
     def knows(self, digest: bytes) -> bool:
-        """Whether this party has heard of the study before."""
+        """Return whether this party has heard of the study before."""
         return self._database.has("SELECT 1 FROM study WHERE digest = ?", (digest,))
 
     def studies(self, study_id: str | None = None) -> tuple[StudyRecord, ...]:
-        """All studies, or those with this id, oldest first."""
-        return self._found("?1 IS NULL OR s.study_id = ?1", study_id)
+        """List all studies, or those with this id, oldest first."""
+        return self._find_records("?1 IS NULL OR s.study_id = ?1", study_id)
 
-    def undecided(self, since: datetime) -> tuple[int, int]:
+    def count_undecided(self, since: datetime) -> tuple[int, int]:
         """Studies of the miner's that no person here has decided: how many go on, and how many seen `since` have ended."""
-        ended = f"(f.code IS NOT NULL OR s.remote_state IN ({_FINAL}))"
+        has_ended = f"(f.code IS NOT NULL OR s.remote_state IN ({_FINAL}))"
         return self._database.only(
             _Pair,
-            f"SELECT COALESCE(SUM(NOT {ended}), 0) AS first, COALESCE(SUM({ended} AND s.seen_at > ?), 0) AS second"  # noqa: S608
+            f"SELECT COALESCE(SUM(NOT {has_ended}), 0) AS first, COALESCE(SUM({has_ended} AND s.seen_at > ?), 0) AS second"  # noqa: S608
             " FROM study s LEFT JOIN failure f USING (digest)"
             " WHERE s.version > 0 AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.digest = s.digest)"
             " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)",
             (stamp(since),),
         )
 
-    def miss(self, told: Collection[bytes]) -> tuple[StudyRecord, ...]:
+    def miss(self, digests: Collection[bytes]) -> tuple[StudyRecord, ...]:
         """Note which studies of the miner's it does not know any more.
 
         Args:
-            told: digests of all studies that it knows.
+            digests: digests of all studies that it knows.
 
         Returns:
             Those that it does not know, as they were before; one that was noted already has `forgotten`.
         """
-        known = self.studies()
-        missing = tuple(study for study in known if study.task.version and study.digest not in told)
+        records = self.studies()
+        missing = tuple(study for study in records if study.task.version and study.digest not in digests)
         for study in missing:
-            self.forgotten(study.digest, "study")
-        for study in known:
-            if study.forgotten == "study" and study.digest in told:  # the miner got its backup back
-                self.forgotten(study.digest, "")
+            self.set_missing(study.digest, "study")
+        for study in records:
+            if study.forgotten == "study" and study.digest in digests:  # the miner got its backup back
+                self.set_missing(study.digest, "")
         return missing
 
-    def forgotten(self, digest: bytes, what: Literal["study", "revocation", ""]) -> None:
-        """The miner knew it, and does not know it any more; empty: it knows it."""
+    def set_missing(self, digest: bytes, what: Literal["study", "revocation", ""]) -> None:
+        """Record since when the miner does not know the study any more; empty: it knows it."""
         self._database.write("UPDATE study SET forgotten = ? WHERE digest = ?", (what, digest))
 
-    def told(
+    def mark_acknowledged(
         self, digest: bytes, what: Literal["remote_approved", "pseudonyms_complete", "alignment_confirmed"]
     ) -> None:
-        """The miner has acknowledged something (its next task says so too), or a peer is about to be told."""
+        """Record that the miner has acknowledged something (its next task says so too), or that a peer is about to receive
+        it.
+        """
         self._database.write(f"UPDATE study SET {what} = 1 WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
 
     def approval_arrived(self, digest: bytes, version: int) -> None:
         """Store that the miner has this party's approval, from this version of the study on."""
-        self.told(digest, "remote_approved")
+        self.mark_acknowledged(digest, "remote_approved")
         self._approval_versions[digest] = version
 
     def approval_version(self, digest: bytes) -> int:
@@ -305,7 +307,8 @@ class PartyState:
         return self._approval_versions.get(digest, 0)
 
     def find(self, name: str) -> StudyRecord:
-        """The study with this id, or ANALYST/id, or the one whose digest begins with `name` (at least 8 hexadecimal digits).
+        """Return the study with this id, or ANALYST/id, or the one whose digest begins with `name` (at least 8 hexadecimal
+        digits).
 
         Ids are chosen by others, and a later study may have the id of the one that somebody has read, or an id that looks
         like the beginning of its digest. So a name that fits several studies fits none; a whole digest always fits one.
@@ -316,28 +319,28 @@ class PartyState:
         studies = {study.digest.hex(): study for study in self.studies()}
         if (whole := studies.get(name.lower())) is not None:
             return whole
-        found = [study for study in studies.values() if fits(name, study.named)]
-        if not found:
+        matches = [study for study in studies.values() if fits(name, study.named)]
+        if not matches:
             raise _unknown(name)
-        if len(found) > 1:
-            raise ambiguous(name, [(study.named, State(study.task.state).words) for study in found])
-        return found[0]
+        if len(matches) > 1:
+            raise ambiguous(name, [(study.named, State(study.task.state).words) for study in matches])
+        return matches[0]
 
     def show(self, digest: bytes, stage: str, percent: int = 0, *, at: datetime) -> None:
         """Set what `status` shows, from now on, and log it; nothing is written when it shows that already, or why it is so."""
         was = self._database.rows("SELECT stage FROM study WHERE digest = ?", (digest,))
-        changed = self._database.write(
+        has_changed = self._database.write(
             "UPDATE study SET stage = ?, percent = ?, stage_at = CASE WHEN stage = ? AND stage_at <> '' THEN stage_at ELSE ? END"
             " WHERE digest = ? AND (stage, percent) IS NOT (?, ?) AND NOT (? = ? AND stage LIKE ?)",
             (stage, percent, stage, stamp(at), digest, stage, percent, stage, WAITS, f"{WAITS_AGAIN}%"),
         )
-        if changed and was != [(stage,)]:
+        if has_changed and was != [(stage,)]:
             _log.info("%s", stage)
 
     # ---- between peers: this party itself says where the study stands
 
     def move(self, digest: bytes, state: State, failure: str = "") -> None:
-        """The study's state, and the code of what ended it; nothing is written when it is that already."""
+        """Record the study's state, and the code of what ended it; write nothing when it is that already."""
         self._database.write(
             "UPDATE study SET remote_state = ?, remote_failure = ?"
             " WHERE digest = ? AND (remote_state, remote_failure) IS NOT (?, ?)",
@@ -345,31 +348,33 @@ class PartyState:
         )
 
     def agree(self, digest: bytes, effective: bytes, effective_digest: bytes) -> None:
-        """Every party has approved: this is the study that is carried out."""
+        """Record that every party has approved, and the study that is carried out."""
         self._database.write(
             "UPDATE study SET effective = ?, effective_digest = ? WHERE digest = ?",
             (effective, effective_digest, digest),
         )
 
-    def agreed(self, effective_digest: bytes) -> StudyRecord | None:
-        """The study that is carried out under this effective digest."""
-        return next(iter(self._found("length(s.effective) > 0 AND s.effective_digest = ?", effective_digest)), None)
+    def find_effective(self, effective_digest: bytes) -> StudyRecord | None:
+        """Return the study that is carried out under this effective digest."""
+        return next(
+            iter(self._find_records("length(s.effective) > 0 AND s.effective_digest = ?", effective_digest)), None
+        )
 
     # ---- what the daemon did
 
     def fail(self, digest: bytes, error: VerticilError, at: datetime) -> None:
-        """This party cannot go on with the study. The first failure stays."""
+        """Record that this party cannot go on with the study. The first failure stays."""
         self._database.write(
             "INSERT INTO failure (digest, code, message, hint, failed_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (digest, error.code, error.message, error.hint, stamp(at)),
         )
 
     def failure_told(self, digest: bytes) -> None:
-        """The miner knows of the failure."""
+        """Record that the miner knows of the failure."""
         self._database.write("UPDATE failure SET sent = 1 WHERE digest = ?", (digest,))
 
     def confirm(self, digest: bytes, n_common: int, common_sha256: bytes) -> None:
-        """The common list was recomputed and its size accepted."""
+        """Record that the common list was recomputed and its size accepted."""
         self._database.write(
             "UPDATE study SET n_common = ?, common_sha256 = ? WHERE digest = ?", (n_common, common_sha256, digest)
         )
@@ -381,7 +386,7 @@ class PartyState:
                 self._database.insert("artifact", item, digest=digest, conflict="REPLACE")
 
     def artifacts(self, digest: bytes, effective_digest: bytes) -> dict[int, Artifact]:
-        """The randomized units of a study, by unit."""
+        """Return the randomized units of a study, by unit."""
         query = "SELECT unit, * FROM artifact WHERE digest = ? AND effective_digest = ? AND NOT cleared ORDER BY unit"
         return self._database.by(int, Artifact, query, (digest, effective_digest))
 
@@ -389,52 +394,53 @@ class PartyState:
         """SHA-256 (hexadecimal) of every randomized unit of a study, also of those that were cleared: whether it is receipted."""
         query = "SELECT sha256, receipt IS NOT NULL FROM artifact WHERE digest = ?"
         return {
-            sha256.hex(): receipted for sha256, receipted in self._database.by(bytes, bool, query, (digest,)).items()
+            sha256.hex(): is_receipted
+            for sha256, is_receipted in self._database.by(bytes, bool, query, (digest,)).items()
         }
 
-    def spooled(self) -> tuple[int, int]:
+    def count_spooled(self) -> tuple[int, int]:
         """Randomized units of studies that have not ended: how many wait to be sent, and how many are receipted."""
         query = "SELECT COUNT(*) - COUNT(receipt) AS first, COUNT(receipt) AS second FROM artifact WHERE NOT cleared"
         return self._database.only(_Pair, query)
 
     def forget_artifact(self, digest: bytes, unit: int) -> None:
-        """The spool does not hold this unit any more."""
+        """Record that the spool does not hold this unit any more."""
         self._database.write("DELETE FROM artifact WHERE digest = ? AND unit = ?", (digest, unit))
 
     def clear(self, digest: bytes) -> tuple[bytes, ...]:
-        """The study ended: its receipts stay, its artifacts need not stay in the spool.
+        """Mark the artifacts of a study that ended: its receipts stay, its artifacts need not stay in the spool.
 
         Returns:
             Digests of the artifacts that no other study waits to send.
         """
         with self._database.transaction():
-            dropped = self._database.read(
+            digests = self._database.read(
                 bytes,
                 "SELECT sha256 FROM artifact WHERE digest = ? AND NOT cleared"
                 " EXCEPT SELECT sha256 FROM artifact WHERE digest <> ? AND NOT cleared",
                 (digest, digest),
             )
             self._database.write("UPDATE artifact SET cleared = 1 WHERE digest = ? AND NOT cleared", (digest,))
-        return tuple(dropped)
+        return tuple(digests)
 
     def reconcile(self, digest: bytes, units_received: Sequence[int]) -> None:
         """Forget receipts of units that the miner, on a new connection, says it does not have, or to have damaged."""
-        kept = ", ".join(str(unit) for unit in units_received)
+        units_text = ", ".join(str(unit) for unit in units_received)
         self._database.write(
-            f"UPDATE artifact SET receipt = NULL WHERE digest = ? AND NOT cleared AND unit NOT IN ({kept})",  # noqa: S608 (whole numbers)
+            f"UPDATE artifact SET receipt = NULL WHERE digest = ? AND NOT cleared AND unit NOT IN ({units_text})",  # noqa: S608 (whole numbers)
             (digest,),
         )
 
-    def receipted(self, digest: bytes, unit: int, receipt: bytes) -> None:
-        """The miner has the unit and signed for it."""
+    def mark_receipted(self, digest: bytes, unit: int, receipt: bytes) -> None:
+        """Record that the miner has the unit and signed for it."""
         self._database.write("UPDATE artifact SET receipt = ? WHERE digest = ? AND unit = ?", (receipt, digest, unit))
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """The daemon lives."""
+        """Record that the daemon lives."""
         self._database.insert("heartbeat", heartbeat, one=1, conflict="REPLACE")
 
     def heartbeat(self) -> Heartbeat | None:
-        """The daemon's last sign of life; None when it never ran."""
+        """Return the daemon's last sign of life; None when it never ran."""
         return self._database.first(Heartbeat, "SELECT * FROM heartbeat")
 
 

@@ -93,47 +93,47 @@ class PageServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A connection that broke, or a fault of ours: named by its kind alone, and never by what was asked for."""
+        """Log a connection that broke, or a fault of ours, by its kind alone and never by what was asked for."""
         _log.warning("a request was not answered: %s", getattr(sys.exc_info()[0], "__name__", "unknown"))
 
     def is_named(self, hosts: list[str]) -> bool:
-        """Whether the ``Host`` headers of a request are one, and that of this address."""
+        """Return whether the ``Host`` headers of a request are one, and that of this address."""
         return hosts in ([self.place], [f"localhost:{self.server_port}"])
 
     def rest_of(self, target: str) -> str | None:
-        """The path behind the token; None: it is not this server's."""
+        """Return the path behind the token; None: it is not this server's."""
         token, separator, rest = target.removeprefix("/").partition("/")
         is_ours = hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode())
         return rest if is_ours and separator else None
 
     def page(self, path: str) -> tuple[HTTPStatus, str]:
-        """The answer for a path behind the token."""
+        """Return the answer for a path behind the token."""
         now = self._clock()
         match = _STUDY.fullmatch(path)
         root = "../" if match else "./"
-        shown: view.Overview | view.StudyPage | view.LedgerPage | view.AuditPage
+        model: view.Overview | view.StudyPage | view.LedgerPage | view.AuditPage
         template = "study" if match else path or "overview"
         if match is None and path not in ("", "ledger", "audit"):
             return HTTPStatus.NOT_FOUND, _problem("There is no such page.", root=root, now=now)
         try:
             with Site.look(load_party(self._party_toml)) as site, site.database.transaction():
                 if match is not None:
-                    shown = view.study(site, site.state.study(bytes.fromhex(match[1])), now)
+                    model = view.study(site, site.state.study(bytes.fromhex(match[1])), now)
                 elif path == "ledger":
-                    shown = view.ledger(site)
+                    model = view.ledger(site)
                 elif path == "audit":
-                    shown = view.audit(site)
+                    model = view.audit(site)
                 else:
-                    shown = view.overview(site, now)
+                    model = view.overview(site, now)
         except VerticilError as error:
             status = HTTPStatus.NOT_FOUND if error.code == "STUDY_UNKNOWN" else HTTPStatus.SERVICE_UNAVAILABLE
-            said = f"{error.code}: {error.message}" + (f" Hint: {error.hint}." if error.hint else "")
-            return status, _problem(said, root=root, now=now)
-        return HTTPStatus.OK, render(template, shown, root=root, shown_at=_shown(now))
+            message = f"{error.code}: {error.message}" + (f" Hint: {error.hint}." if error.hint else "")
+            return status, _problem(message, root=root, now=now)
+        return HTTPStatus.OK, render(template, model, root=root, shown_at=_quote_part(now))
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """A handler of one connection."""
 
     server_version = "verticil"
     sys_version = ""
@@ -165,11 +165,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 (the base class's name)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class finds wrong with a request, without repeating any of it."""
+        """Send what the base class finds wrong with a request, without repeating any of it."""
         self._refuse(HTTPStatus(code), "the request cannot be read")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-        """Nothing: the path holds the token."""
+        """Log nothing: the path holds the token."""
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         self.close_connection = True
@@ -189,9 +189,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _problem(said: str, *, root: str, now: dt.datetime) -> str:
-    return render("problem", view.Problem(said=said), root=root, shown_at=_shown(now))
+def _problem(message: str, *, root: str, now: dt.datetime) -> str:
+    return render("problem", view.Problem(said=message), root=root, shown_at=_quote_part(now))
 
 
-def _shown(now: dt.datetime) -> str:
+def _quote_part(now: dt.datetime) -> str:
     return f"{now:%Y-%m-%d %H:%M:%S} UTC"

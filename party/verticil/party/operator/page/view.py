@@ -176,14 +176,14 @@ class Problem:
 
 
 def overview(site: Site, now: dt.datetime) -> Overview:
-    """What waits, what blocks, every study, the budget, and how the node is; raises as `status_of`."""
+    """Return what waits, what blocks, every study, the budget, and how the node is; raises as `status_of`."""
     status, log = status_of(site, now), _log_state(site)
-    asked = waiting(site, now)
-    waits = {item.digest: item.waits_for for item in asked}
+    pending = waiting(site, now)
+    waits = {item.digest: item.waits_for for item in pending}
     return Overview(
         party=status.party,
         daemon=status.daemon,
-        waiting=tuple((item, _command(site, _next(item.waits_for), item.digest[:16])) for item in asked),
+        waiting=tuple((item, _command(site, _next(item.waits_for), item.digest[:16])) for item in pending),
         studies=tuple((item, _standing(item, waits.get(item.digest, ""))) for item in reversed(status.studies)),
         datasets=ledger_of(site).datasets,
         audit=log,
@@ -197,7 +197,7 @@ def overview(site: Site, now: dt.datetime) -> Overview:
 
 
 def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
-    """One study.
+    """Return the page of one study.
 
     Raises:
         DataFault: STATE_CORRUPT.
@@ -208,11 +208,11 @@ def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
     try:
         words = in_words(site, record, now)
         objections = words.objections
-        earlier, changed = site.voting.changes(record)
+        earlier, differences = site.voting.changes(record)
     except VerticilError as error:  # it stands among the objections of `study_status` already, or belongs there
         before = status.objections if words is None else words.objections
         objections = tuple(dict.fromkeys([*before, f"{error.code}: {error.message}"]))
-        earlier, changed = None, ()
+        earlier, differences = None, ()
     epsilon = None if status.proposal is None else status.proposal.epsilon
     return StudyPage(
         party=site.config.name,
@@ -224,7 +224,7 @@ def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
         waits_for=waits,
         stages=_stages(State(record.task.state)),
         earlier=None if earlier is None else earlier.digest.hex(),
-        changes=tuple(changed),
+        changes=tuple(differences),
         decisions=_decisions(site, record),
         sends=_sends(site, record),
         commands=_commands(site, record, waits),
@@ -237,18 +237,18 @@ def ledger(site: Site) -> LedgerPage:
 
 
 def audit(site: Site) -> AuditPage:
-    """Whether the audit log holds, and its newest lines; an unreadable log is a finding, not an error."""
-    found: list[AuditLine] = []
+    """Return whether the audit log holds, and its newest lines; an unreadable log is a finding, not an error."""
+    lines: list[AuditLine] = []
     state = _log_state(site)
     try:
-        found = list(audit_lines(site))
+        lines = list(audit_lines(site))
     except VerticilError as error:
         state = LogState(problem=error.message, hint=error.hint)
     return AuditPage(
         party=site.config.name,
         audit=state,
-        entries=tuple((line, _about(line)) for line in found[: -_NEWEST_LINES - 1 : -1]),
-        n_entries=len(found),
+        entries=tuple((line, _about(line)) for line in lines[: -_NEWEST_LINES - 1 : -1]),
+        n_entries=len(lines),
         command=_command(site, "audit verify"),
     )
 
@@ -264,7 +264,7 @@ def _log_state(site: Site) -> LogState:
 
 
 def _about(line: AuditLine) -> str:
-    """What a line of the log is about, besides its event, study and person."""
+    """Describe what a line of the log is about, besides its event, study and person."""
     parts = {
         "": line.columns,
         "ε ": epsilon_text(line.number("epsilon")) if "epsilon" in line.said else "",
@@ -276,21 +276,22 @@ def _about(line: AuditLine) -> str:
 
 
 def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
-    """What keeps the node from its work, the worst first."""
+    """List what keeps the node from its work, the worst first."""
     daemon, certificate = status.daemon, status.certificate
-    found: list[Block] = []
+    blocks: list[Block] = []
 
     def block(what: str, command: str = "", *, grave: bool = True) -> None:
-        found.append(Block(what=what, command=command and _command(site, command), grave=grave))
+        blocks.append(Block(what=what, command=command and _command(site, command), grave=grave))
 
     if log.holds is None:
         block(f"The audit log does not hold. {log.problem}. {log.hint.capitalize()}.", "audit verify")
     if not daemon.running and status.carried is not None:
         pass  # files are carried: no daemon runs here, and none should
     elif not daemon.running:
-        seen = f"last sign of life {when_text(daemon.last_seen)} UTC" if daemon.last_seen else "it never ran"
+        last_sign = f"last sign of life {when_text(daemon.last_seen)} UTC" if daemon.last_seen else "it never ran"
         block(
-            f"The daemon does not run ({seen}): nothing is received or sent, and what is shown here may be old.", "run"
+            f"The daemon does not run ({last_sign}): nothing is received or sent, and what is shown here may be old.",
+            "run",
         )
     elif not daemon.connected:
         block(f"The daemon is not connected: {daemon.problem or 'starting'}.")
@@ -299,8 +300,8 @@ def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
     if certificate is None:
         block("This node's certificate cannot be read: no connection can be made.")
     elif certificate.warning is not None:
-        said = f"This node's certificate {certificate.words}; have a new one signed."
-        found.append(Block(what=said, command=certificate.command, grave=certificate.warning == 0))
+        message = f"This node's certificate {certificate.words}; have a new one signed."
+        blocks.append(Block(what=message, command=certificate.command, grave=certificate.warning == 0))
     policy = site.config.policy
     if policy.approvers_needed > 1 and not policy.approvers:
         block(
@@ -309,7 +310,7 @@ def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
         )
     for warning in status.warnings:
         block(f"{warning[:1].upper()}{warning[1:]}.", grave=False)
-    return tuple(found)
+    return tuple(blocks)
 
 
 # ---- one study
@@ -317,7 +318,7 @@ def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
 
 def _standing(status: StudyStatus, waits: str) -> Standing:
     state, failure = State[status.state.upper()], status.failure
-    given = f"{status.approvals} of {status.approvers_needed} approvals given here"
+    n_given = f"{status.approvals} of {status.approvers_needed} approvals given here"
     if status.revoked:
         how, words, blocked_by = "ended", "revoked here", ""
     elif status.denied:
@@ -328,59 +329,59 @@ def _standing(status: StudyStatus, waits: str) -> Standing:
         how = {State.PUBLISHED: "done", State.FAILED: "failed"}.get(state, "ended")
         words, blocked_by = state.words, status.stage if state is State.FAILED else ""
     elif waits:
-        how, words, blocked_by = "waiting", f"waits for your {waits}", given if waits == "approval" else ""
+        how, words, blocked_by = "waiting", f"waits for your {waits}", n_given if waits == "approval" else ""
     else:
         how, words, blocked_by = "working", state.words, status.stage
     return Standing(how=how, words_of_state=words, blocked_by=blocked_by)
 
 
 def _identifying(epsilon: float | None) -> bool:
-    """Whether the sum over a person's columns can make somebody as good as certain."""
+    """Return whether the sum over a person's columns can make somebody as good as certain."""
     ratio = gamma_of_epsilon(math.inf if epsilon is None else epsilon)
     return ratio is None or belief(PRIOR, ratio) >= _CERTAIN
 
 
 def _stages(state: State) -> tuple[Stage, ...]:
-    """The way to the release: which step is over, which one it is at; a study that ended otherwise is at none."""
+    """Return the stages to the release: which one is over, which one is current; a study that ended otherwise is at none."""
     at = next((place for place, (_, states) in enumerate(_STAGES) if state in states), None)
     over = len(_STAGES) if state is State.PUBLISHED else at or 0
     return tuple(Stage(name=name, over=place < over, now=place == at) for place, (name, _) in enumerate(_STAGES))
 
 
 def _decisions(site: Site, record: StudyRecord) -> tuple[Decision, ...]:
-    """Who said what, when: votes, the approval, a denial, a countersignature, a revocation."""
-    found: list[Decision] = []
+    """List who add_decision what, when: votes, the approval, a denial, a countersignature, a revocation."""
+    decisions: list[Decision] = []
 
-    def decided(what: str, who: str, at: str, note: str = "") -> None:
-        found.append(Decision(what=what, who=who, at=at, note=note))
+    def add_decision(what: str, who: str, at: str, note: str = "") -> None:
+        decisions.append(Decision(what=what, who=who, at=at, note=note))
 
     for vote in site.decisions.votes(record.digest):
         signed = "signed with the approver's key" if vote.signature else "for the site, without a key of their own"
-        decided("yes", vote.approver, vote.at, signed)
+        add_decision("yes", vote.approver, vote.at, signed)
     if record.approval is not None:
-        given = parse_approval(record.approval)
-        note = f"valid until {given.expires}; needs at least {given.minimum_common_records:,} common people"
-        decided("approved", given.approver, f"{given.approved_at:%Y-%m-%dT%H:%M:%SZ}", note)
+        approval = parse_approval(record.approval)
+        note = f"valid until {approval.expires}; needs at least {approval.minimum_common_records:,} common people"
+        add_decision("approved", approval.approver, f"{approval.approved_at:%Y-%m-%dT%H:%M:%SZ}", note)
     if (denial := site.decisions.denial(record.digest)) is not None:
-        decided("denied", denial[0], denial[2], denial[1])
+        add_decision("denied", denial[0], denial[2], denial[1])
     review = site.decisions.review(record.digest)
     if review is not None:
         note = f"release with manifest {review.manifest_sha256.hex()[:16]}"
         what = "asked to countersign" if review.countersignature is None else "countersigned"
-        decided(what, "", "", note)
-    if (taken := site.revocations.get(record.digest)) is not None:
-        after = " (after the publication: copies of the release cannot be recalled)" if taken.published else ""
-        decided("revoked", taken.who, taken.revoked_at, taken.reason + after)
-        if (said := taken.deletion) is not None:
-            note = f"signed that {len(said.artifacts)} columns are deleted"
-            decided("deleted", f"miner '{said.miner}'", f"{said.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
-        if (awaited := site.revocations.awaited_of(record.digest)) is not None:
-            for name, confirmed in awaited.confirmed.items():
-                note = f"signed that {len(confirmed.columns)} columns are deleted"
-                decided("deleted", f"party '{name}'", f"{confirmed.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
-            for name in awaited.missing:
-                decided("not confirmed", f"party '{name}'", "", "has not signed yet that it deleted what it had")
-    return tuple(found)
+        add_decision(what, "", "", note)
+    if (revocation := site.revocations.get(record.digest)) is not None:
+        after = " (after the publication: copies of the release cannot be recalled)" if revocation.published else ""
+        add_decision("revoked", revocation.who, revocation.revoked_at, revocation.reason + after)
+        if (deletion := revocation.deletion) is not None:
+            note = f"signed that {len(deletion.artifacts)} columns are deleted"
+            add_decision("deleted", f"miner '{deletion.miner}'", f"{deletion.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
+        if (pending_deletion := site.revocations.awaited_of(record.digest)) is not None:
+            for name, confirmation in pending_deletion.confirmed.items():
+                note = f"signed that {len(confirmation.columns)} columns are deleted"
+                add_decision("deleted", f"party '{name}'", f"{confirmation.deleted_at:%Y-%m-%dT%H:%M:%SZ}", note)
+            for name in pending_deletion.missing:
+                add_decision("not confirmed", f"party '{name}'", "", "has not signed yet that it deleted what it had")
+    return tuple(decisions)
 
 
 def _sends(site: Site, record: StudyRecord) -> tuple[tuple[SentRow, bool], ...]:
@@ -393,18 +394,18 @@ def _sends(site: Site, record: StudyRecord) -> tuple[tuple[SentRow, bool], ...]:
 
 
 def _commands(site: Site, record: StudyRecord, waits: str) -> tuple[tuple[str, str], ...]:
-    """What can be done about a study in a terminal: (what it does, the command)."""
+    """List what can be done about a study in a terminal: (what it does, the command)."""
     name = record.digest.hex()[:16]
-    found: list[tuple[str, str]] = []
+    commands: list[tuple[str, str]] = []
 
     def offer(what: str, command: str, *more: str) -> None:
-        found.append((what, _command(site, command, name, *more)))
+        commands.append((what, _command(site, command, name, *more)))
 
     if waits == "approval":
         offer("Hold the table against it; counts only, nothing leaves", "check")
         offer("Write what would leave into a folder, and look at it", "preview", "--out", "preview")
-        voted = {vote.approver for vote in site.decisions.votes(record.digest)}
-        for approver in [who for who in site.config.policy.approvers if who not in voted] or [""]:
+        voters = {vote.approver for vote in site.decisions.votes(record.digest)}
+        for approver in [who for who in site.config.policy.approvers if who not in voters] or [""]:
             offer("Approve", "approve", *(("--as", approver) if approver else ()))
         offer("Refuse, for good; the analyst reads the reason", "deny", "--reason", "WHY")
     elif waits:
@@ -413,7 +414,7 @@ def _commands(site: Site, record: StudyRecord, waits: str) -> tuple[tuple[str, s
         offer("Refuse it, for good", "countersign", "--refuse", "WHY")
     if record.approval is not None and record.revocation_sent is None and record.denial_sent is None:
         offer("Take the approval back, for good", "revoke", "--reason", "WHY")
-    return tuple(found)
+    return tuple(commands)
 
 
 def _next(waits: str) -> str:
@@ -439,17 +440,17 @@ CONTENT_SECURITY_POLICY: Final = (
 )
 
 
-def render(template: str, shown: DataclassInstance, *, root: str, shown_at: str) -> str:
-    """A page as HTML.
+def render(template: str, model: DataclassInstance, *, root: str, shown_at: str) -> str:
+    """Render a page as HTML.
 
     Args:
         template: its name, without ending.
-        shown: what it shows.
+        model: what it shows.
         root: relative address of the overview, as in ``../``.
         shown_at: when the state was read.
     """
     page = _environment().get_template(f"{template}.html.j2")
-    values = {field.name: getattr(shown, field.name) for field in fields(shown)}
+    values = {field.name: getattr(model, field.name) for field in fields(model)}
     beside = {"stated_heading": HEADING, "stated_explained": EXPLAINED}
     return page.render({**values, **beside}, style=_STYLE, root=root, shown_at=shown_at, page=template)
 
@@ -470,7 +471,7 @@ def _one_for_all(value: Any) -> bool:
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    found = Environment(
+    environment = Environment(
         loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     filters: dict[str, Any] = {
@@ -487,13 +488,13 @@ def _environment() -> Environment:
         "unstated": accounts.not_stated,
         "when": when_text,
     }
-    found.filters.update(filters)
-    found.tests["one_for_all"] = _one_for_all
-    return found
+    environment.filters.update(filters)
+    environment.tests["one_for_all"] = _one_for_all
+    return environment
 
 
 def epsilon_text(value: float | None) -> str:
-    """An epsilon, rounded up to two digits.
+    """Write an epsilon, rounded up to two digits.
 
     >>> epsilon_text(2.001), epsilon_text(None), epsilon_text(math.inf)
     ('2.01', 'no limit', 'no limit')
@@ -502,7 +503,7 @@ def epsilon_text(value: float | None) -> str:
 
 
 def pair_text(epsilon: float | None, delta: float | None) -> str:
-    """An epsilon with its delta, where there is one.
+    """Write an epsilon with its delta, where there is one.
 
     >>> pair_text(2.001, 1e-6), pair_text(2.0, 0.0), pair_text(2.0, None)
     ('2.01, δ 1e-06', '2.00', '2.00')
@@ -523,7 +524,7 @@ def greek(words: str) -> str:
 
 
 def besides(row: CostView | BudgetView) -> tuple[str, ...]:
-    """What is said of the accounts of a data set in words, under its figures."""
+    """Describe the accounts of a data set in words, under its figures."""
     same = accounts.same_words(row.accounts) if accounts.one_for_all(row.accounts) else ()
     of_accounts = accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)
     return (*same, *of_accounts, *(row.people or ()), *filter(None, (row.peers,)))
@@ -539,7 +540,7 @@ def sentence(words: str) -> str:
 
 
 def size_text(n_bytes: int) -> str:
-    """A number of bytes.
+    """Write a number of bytes.
 
     >>> size_text(516), size_text(3_000_000)
     ('516 bytes', '2.9 MiB')
@@ -550,7 +551,7 @@ def size_text(n_bytes: int) -> str:
 
 
 def when_text(stamp: str) -> str:
-    """A stamp of the state, for people; always UTC.
+    """Write a stamp of the state, for people; always UTC.
 
     >>> when_text("2026-11-21T17:31:06Z")
     '2026-11-21 17:31:06'

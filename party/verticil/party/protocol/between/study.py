@@ -99,7 +99,7 @@ class BetweenStudy(StudyRun, Generic[F]):
         }
         if (action := actions.get(step)) is not None:
             return await action(record)
-        if (waiting := self.between.unheard(record.task.proposed)) is not None:
+        if (waiting := self.between.unheard(record.task.proposal_study)) is not None:
             return waiting
         context = await asyncio.to_thread(self._context, record)
         match step:
@@ -131,7 +131,7 @@ class BetweenStudy(StudyRun, Generic[F]):
 
     def overdue(self, record: StudyRecord, waiting: str) -> PeerFault | None:
         """See `StudyRun.overdue`; the deadline runs from when this party heard of the study."""
-        quorum = record.task.proposed.quorum
+        quorum = record.task.proposal_study.quorum
         if quorum is None:
             return None
         end = dt.datetime.fromisoformat(record.seen_at) + dt.timedelta(seconds=quorum.deadline_seconds)
@@ -146,7 +146,7 @@ class BetweenStudy(StudyRun, Generic[F]):
     def common_facts(self, record: StudyRecord) -> Facts:
         """Return what this party remembers of any study between parties."""
         state, me, digest = self.site.state, self.node.me, self.digest
-        proposal = record.task.proposed
+        proposal = record.task.proposal_study
         items = self.store.items(digest)
         names_by_kind = {kind: frozenset(name for which, name in items if which is kind) for kind in Kind}
         artifacts = state.artifacts(digest, record.task.effective_digest)
@@ -203,7 +203,7 @@ class BetweenStudy(StudyRun, Generic[F]):
         """
         if (lacking := lacking_packages(self.site.config)) is not None:
             raise lacking
-        proposal = record.task.proposed
+        proposal = record.task.proposal_study
         if record.approval is not None:
             await asyncio.to_thread(self.site.voting.check_binding, record, self.node.clock().date())
         waiting = await all_of(self._ask_one(record, proposal, name) for name in self.facts.peers)
@@ -281,8 +281,8 @@ class BetweenStudy(StudyRun, Generic[F]):
                 store.forget(record.digest, Kind.APPROVAL, name)
             if void:
                 return
-            self.site.state.told(record.digest, "remote_approved")
-            proposal = record.task.proposed
+            self.site.state.mark_acknowledged(record.digest, "remote_approved")
+            proposal = record.task.proposal_study
             bodies = [
                 self.site.state.study(record.digest).approval or b"",
                 *(signed.body for signed in approvals.values()),

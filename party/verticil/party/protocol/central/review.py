@@ -187,7 +187,7 @@ class _Own:
         return np.maximum((weights[..., None] + lent) * table - lent * on, 0.0)
 
     def name(self, variables: Sequence[int]) -> str:
-        """The names of the variables, in words."""
+        """Return the names of the variables, in words."""
         return ", ".join(f"'{self.study.schema.names[variable]}'" for variable in variables)
 
 
@@ -268,8 +268,8 @@ def _check_bounds(own: _Own, report: Node, network: Network, joint: JointModel |
             )
     for axes in tables:
         assert joint is not None
-        ours, bound = own.estimate_shares(axes, z, prior_count=0.0)
-        excess = float(np.sqrt(((joint.shares(axes) - ours) ** 2).sum())) - bound - _MISFIT
+        ours, tolerance = own.estimate_shares(axes, z, prior_count=0.0)
+        excess = float(np.sqrt(((joint.shares(axes) - ours) ** 2).sum())) - tolerance - _MISFIT
         if excess > 0:
             _differs(
                 f"column {own.name(axes)}: in the joint model its shares are not those of what this party sent "
@@ -283,8 +283,8 @@ def _check_sampled(own: _Own, networks: Sequence[Network]) -> None:
     for number, network in enumerate(networks, 1):
         models, _ = model_shares(network, own.support)
         for variable in sorted(own.variables):
-            ours, bound = own.estimate_shares((variable,), z, prior_count=0.0)
-            excess = float(np.sqrt(((models[variable] - ours) ** 2).sum())) - 2 * bound - _MISFIT
+            ours, tolerance = own.estimate_shares((variable,), z, prior_count=0.0)
+            excess = float(np.sqrt(((models[variable] - ours) ** 2).sum())) - 2 * tolerance - _MISFIT
             if excess > 0:
                 _differs(
                     f"column {own.name([variable])}: in network {number} of {posterior.FILE} its shares are not those of what "

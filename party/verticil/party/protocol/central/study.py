@@ -104,7 +104,7 @@ class CentralStudy(CoordinatedStudy):
         context = await self._context(record, "reading")
         await self._progress("linking")
         await self.transfer.run(LINKERS[context.mode].link(context))
-        await asyncio.to_thread(self.site.state.told, record.digest, "pseudonyms_complete")
+        await asyncio.to_thread(self.site.state.mark_acknowledged, record.digest, "pseudonyms_complete")
 
     async def _confirm(self, record: StudyRecord) -> None:
         context = await self._context(record)
@@ -116,7 +116,7 @@ class CentralStudy(CoordinatedStudy):
             self.site.state.confirm, record.digest, accepted_list.n_common, accepted_list.common_sha256
         )
         await self.coordinator.report(accepted_list.report)
-        await asyncio.to_thread(self.site.state.told, record.digest, "alignment_confirmed")
+        await asyncio.to_thread(self.site.state.mark_acknowledged, record.digest, "alignment_confirmed")
 
     async def _accept_people(self, context: CentralContext, rows: Rows, common_sha256: bytes) -> None:
         """Compare the common people with those of earlier studies, before anything about them leaves."""
@@ -196,7 +196,7 @@ class CentralStudy(CoordinatedStudy):
         signed = hashlib.sha256(receipt.body).digest()
         event = unit_event(What.RECEIPT, record, item, recipient=RECIPIENT, peer_event=signed)
         await asyncio.to_thread(self.site.audit.record, event, self.node.clock())
-        await asyncio.to_thread(self.site.state.receipted, record.digest, item.unit, receipt.body)
+        await asyncio.to_thread(self.site.state.mark_receipted, record.digest, item.unit, receipt.body)
 
     # ---- reports
 

@@ -59,7 +59,7 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
     folder = folder_of(site, record.digest)
     await asyncio.to_thread(drop, site, record.digest)
     try:
-        limits = release_limits(record.task.decided, record.n_common or 0, total=site.config.review_bytes)
+        limits = release_limits(record.task.effective_study, record.n_common or 0, total=site.config.review_bytes)
         await fetch_release(coordinator, record.digest, folder, review=True, limits=limits)
     except VerticilError as error:
         if error.code in CHANGED:
@@ -112,7 +112,7 @@ def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path,
     digests = (release.study_digest, release.effective_digest)
     if digests != (record.digest.hex(), record.task.effective_digest.hex()):
         raise GateFailed("RELEASE_INVALID", f"{folder}: it is of another study than the one that was approved here")
-    compare(site, record, record.task.decided, folder)
+    compare(site, record, record.task.effective_study, folder)
     return folder, review.manifest_sha256, release
 
 

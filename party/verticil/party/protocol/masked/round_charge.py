@@ -98,7 +98,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
             another round of this study was charged.
         DataFault: DISK_FULL, STATE_CORRUPT. Whatever is raised: nothing was written, and nothing may leave.
     """
-    study = record.task.decided
+    study = record.task.effective_study
     with site.database.transaction():
         if record.digest in site.revocations.list_stopped():
             raise StoppedError

@@ -280,5 +280,5 @@ def end_restored(site: Site, at: datetime) -> None:
     """
     with site.database.transaction():
         for record in site.state.studies():
-            if record.approval is not None and protocol_of(record.task.proposed).opens_tables:
+            if record.approval is not None and protocol_of(record.task.proposal_study).opens_tables:
                 end_study(site, record.digest, "this site was restored from a backup", at)

@@ -120,7 +120,7 @@ class MaskedStudy(CoordinatedStudy):
         if step in _AGREES:
             await asyncio.to_thread(self._check_ready, record)
         if step in _DRAWS and self._between is not None:
-            waiting = self._between.unheard(record.task.proposed)
+            waiting = self._between.unheard(record.task.proposal_study)
             if waiting is not None and self._opened is None:
                 return waiting
         match step:
@@ -146,7 +146,7 @@ class MaskedStudy(CoordinatedStudy):
             DataFault: SECRET_MISSING.
         """
         self._require_peers()
-        credentials_of(self.node, record.task.proposed)
+        credentials_of(self.node, record.task.proposal_study)
 
     def _require_peers(self) -> PeerContext:
         if self._between is None:
@@ -178,8 +178,8 @@ class MaskedStudy(CoordinatedStudy):
         order = await self.node.heavily(lambda: self._order(context))
         commitment = context.commitment(context.common[0], order)
         await self.coordinator.report(coordinator_pb2.ReportRequest(study_digest=self.digest, commitment=commitment))
-        await asyncio.to_thread(self.site.state.told, self.digest, "pseudonyms_complete")
-        await asyncio.to_thread(self.site.state.told, self.digest, "alignment_confirmed")
+        await asyncio.to_thread(self.site.state.mark_acknowledged, self.digest, "pseudonyms_complete")
+        await asyncio.to_thread(self.site.state.mark_acknowledged, self.digest, "alignment_confirmed")
 
     def _order(self, context: PeerStudyContext) -> bytes:
         """Return the digest of the common order, 32 bytes; blocks."""

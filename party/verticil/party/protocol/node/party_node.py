@@ -163,7 +163,7 @@ class PeerNode:
         return [
             record.digest
             for record in self.between.node.site.state.studies()
-            if not protocol_of(record.task.proposed).coordinated
+            if not protocol_of(record.task.proposal_study).coordinated
         ]
 
 

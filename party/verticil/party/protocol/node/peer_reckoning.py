@@ -50,7 +50,7 @@ def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list
     reply: list[peer_pb2.Held] = []
     size = 0
     for record in sorted(node.site.state.studies(), key=lambda record: record.digest):
-        proposal = record.task.proposed
+        proposal = record.task.proposal_study
         if record.digest <= after or caller not in proposal.parties or caller == node.me:
             continue
         holding = party_protocol(proposal).reconciler.for_peer(node, store, record, caller)
@@ -66,7 +66,7 @@ def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list
 def others_of(node: Node) -> tuple[str, ...]:
     """Return the parties that may hold something of this one, as federation.toml names them. Blocks."""
     federation = node.site.config.federation
-    of_studies = {name for record in node.site.state.studies() for name in record.task.proposed.parties}
+    of_studies = {name for record in node.site.state.studies() for name in record.task.proposal_study.parties}
     return tuple(sorted({*federation.peers, *federation.sealing, *of_studies} - {node.me}))
 
 

@@ -121,7 +121,7 @@ def party_protocol(study: Study) -> PartyProtocol:
 
 def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> CoordinatedStudy:
     """Return the work on a study that the miner sent, under its own protocol. Blocks."""
-    make = party_protocol(node.site.state.study(digest).task.proposed).told_by_miner
+    make = party_protocol(node.site.state.study(digest).task.proposal_study).told_by_miner
     if make is None:
         raise ValueError("no miner tells a study that its operators load")
     return make(node, digest, between)
@@ -129,7 +129,7 @@ def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> Co
 
 def study_of_parties(between: PeerContext, digest: bytes) -> StudyRun:
     """Return the work on a study that was loaded here, under its own protocol. Blocks."""
-    make = party_protocol(between.node.site.state.study(digest).task.proposed).between_parties
+    make = party_protocol(between.node.site.state.study(digest).task.proposal_study).between_parties
     if make is None:
         raise ValueError("a study that the miner tells is not carried out between parties")
     return make(between, digest)

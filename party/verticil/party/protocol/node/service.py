@@ -233,7 +233,7 @@ class PeerService:
         record = self._load_record(request.study_digest, request.study_id, "GetStudyDigest")
         if record is None:
             raise PeerFault("NOT_READY", f"study '{request.study_id[:63]}' was not loaded here")
-        proposal = record.task.proposed
+        proposal = record.task.proposal_study
         _check_party(proposal, caller)
         reply = peer_pb2.GetStudyDigestReply(study_digest=record.digest, software=self._software)
         failure = self._failure(record, proposal)
@@ -245,7 +245,9 @@ class PeerService:
             with suppress(Refusal):
                 self._site.voting.check_binding(record, today)
                 if not record.task.approved:
-                    self._site.state.told(record.digest, "remote_approved")  # from now on it cannot be replaced
+                    self._site.state.mark_acknowledged(
+                        record.digest, "remote_approved"
+                    )  # from now on it cannot be replaced
                 reply.approval.CopyFrom(self._node.signing_key.sign(record.approval))
         elif request.study_digest == record.digest and (
             objections := told_objections(self._site, record, self._node.clock())
@@ -263,7 +265,8 @@ class PeerService:
             record
             for record in self._site.state.studies()
             if record.digest == digest or record.study_id == study_id
-            if not protocol_of(study := record.task.proposed).coordinated or method in party_protocol(study).serves
+            if not protocol_of(study := record.task.proposal_study).coordinated
+            or method in party_protocol(study).serves
         ]
         exact = [record for record in records if record.digest == digest]
         candidates = exact or records
@@ -289,10 +292,10 @@ class PeerService:
 
         A study of Model II is none: what its parties randomize is for no other node, whatever daemon runs beside.
         """
-        record = self._site.state.agreed(effective_digest)
-        if record is None or method not in party_protocol(record.task.decided).serves:
+        record = self._site.state.find_effective(effective_digest)
+        if record is None or method not in party_protocol(record.task.effective_study).serves:
             raise PeerFault("NOT_READY", "this party has not every party's approval of such a study yet")
-        _check_party(record.task.decided, caller)
+        _check_party(record.task.effective_study, caller)
         _check_not_ended(record)
         if record.approval is None:
             raise PeerFault("NOT_READY", "this party's approval is awaited again")
@@ -439,7 +442,7 @@ class PeerService:
         record = self._load_record(digest, "", "GetDeletion")
         if record is None or record.digest != digest:
             raise PeerFault("NOT_READY", "such a study was not loaded here")
-        proposal = record.task.proposed
+        proposal = record.task.proposal_study
         _check_party(proposal, caller)
         state = State(record.task.state)
         if not is_final(state):

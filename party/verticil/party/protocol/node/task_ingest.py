@@ -120,7 +120,7 @@ def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
         over: the miner says that it has ended already: such a study takes no room from those that go on.
     """
     limit = site.config.policy.max_open_studies
-    going_on, n_ended = site.state.undecided(at - _A_DAY)
+    going_on, n_ended = site.state.count_undecided(at - _A_DAY)
     return n_ended < limit if over else going_on < limit and going_on + n_ended < 2 * limit
 
 
@@ -198,7 +198,7 @@ def _remind_of_revocation(node: Node, task: coordinator_pb2.StudyTask, study_id:
     if knows_revocation or not site.state.study(task.study_digest).revocation_sent:
         return False
     site.revocations.tell_again(task.study_digest)
-    site.state.forgotten(task.study_digest, "revocation")
+    site.state.set_missing(task.study_digest, "revocation")
     _note_forgotten(node, task.study_digest, study_id, "the miner does not know the revocation any more; told again")
     return True
 

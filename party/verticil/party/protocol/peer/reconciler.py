@@ -49,7 +49,7 @@ _EVIDENCE = {
 
 def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
     """Sign what this party has, or had, of `caller` in a study; None: nothing."""
-    proposal = record.task.proposed
+    proposal = record.task.proposal_study
     items = {**store.list_dropped(record.digest), **store.items(record.digest)}
     units = {int(name): item for (kind, name), item in items.items() if kind is Kind.COLUMN}
     parameters = items.get((Kind.STATEMENT, caller))

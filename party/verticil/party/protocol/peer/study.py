@@ -27,7 +27,7 @@ class PeerStudy(BetweenStudy[PeerFacts]):
         """Return what this party stores of the study; see `BetweenStudy.read_facts`."""
         me, digest = self.node.me, self.digest
         common = self.common_facts(record)
-        study = record.task.decided if common.agreed else record.task.proposed
+        study = record.task.effective_study if common.agreed else record.task.proposal_study
         structure = known_structure(self.store, record, study) if common.agreed else None
         columns = (name for kind, name in self.store.items(digest) if kind is Kind.COLUMN)
         return PeerFacts(
