@@ -436,9 +436,7 @@ def _pure_atoms(epsilon: float) -> _Atoms:
 
 
 def _discrete_atoms(loss: DiscreteGaussianLoss) -> _Atoms:
-    """Return the atoms of the noise x = -r .. r, r >= 14 sigma + 1: P(X >= m) <= P(N(0, sigma^2) >= m - 1) (Canonne et
-    al. 2020).
-    """
+    """List the atoms of x = -r .. r, r >= 14 sigma + 1: P(X >= m) <= P(N(0, sigma^2) >= m - 1) (Canonne et al. 2020)."""
     sigma, change = float(loss.sigma), int(loss.change)
     reach = math.ceil(_TAIL * sigma) + 1
     noise = np.arange(-reach, reach + 1, dtype=np.float64)
@@ -466,8 +464,8 @@ def _gaussian_atoms(mu: float, step: float) -> _Atoms:
 
 
 def _sampled_atoms(loss: SampledGaussianLoss, step: float, is_added: bool) -> _Atoms:
-    """Return the atoms of the grid's cells: the noise x, in standard deviations, lies between the two that have its
-    ends for their loss.
+    """List the atoms of the grid's cells: x, in standard deviations, lies between the two that have its ends for their
+    loss.
 
     The loss grows with x. Its ends are found from e^(loss), which is a ratio of sums of e^(x / sigma), in closed form.
     """
@@ -511,9 +509,7 @@ def _sampled_atoms(loss: SampledGaussianLoss, step: float, is_added: bool) -> _A
 
 
 def _normal_cells(edges: Floats) -> tuple[Floats, float]:
-    """Return the standard normal mass between neighbouring edges, each a difference of the smaller tails; and its
-    relative error.
-    """
+    """Return the standard normal mass between neighbouring edges, by the smaller tails; and its relative error."""
     tails = np.array([math.erfc(abs(edge) * math.sqrt(0.5)) / 2 for edge in edges.tolist()])
     cells = np.abs(np.diff(tails))
     larger = np.maximum(tails[1:], tails[:-1])
@@ -578,7 +574,7 @@ def _tilt_atoms(atoms: _Atoms, times: int, step: float, theta: float) -> tuple[_
 
 
 def _convolve(parts: Sequence[_Tilted]) -> _Tilted:
-    """Sum independent sums, by one Fourier transform in a window that holds all but `_OUTSIDE` of it on each side."""
+    """Sum independent sums, by one Fourier transform in a window with all but `_OUTSIDE` of it on each side."""
     if len(parts) == 1 and parts[0].times == 1:
         return parts[0]
     first, last = _window(parts)
@@ -611,7 +607,7 @@ def _convolve(parts: Sequence[_Tilted]) -> _Tilted:
 
 
 def _window(parts: Sequence[_Tilted]) -> tuple[int, int]:
-    """Return the first and the last loss, in steps, between which all but `_OUTSIDE` of the sum on each side lies."""
+    """Return the first and the last loss, in steps, with all but `_OUTSIDE` of the sum on each side between them."""
     deviation = math.sqrt(sum(part.times * part.variance for part in parts))
     least = sum(part.times * part.first for part in parts)
     most = least + sum(part.times * (len(part.mass) - 1) for part in parts)
@@ -627,7 +623,7 @@ def _window(parts: Sequence[_Tilted]) -> tuple[int, int]:
 
 
 def _power(values: NDArray[np.complex128], times: int) -> NDArray[np.complex128]:
-    """Raise to a whole power by squaring: each of the (times - 1) factors adds one rounding, of at most sqrt(5) u."""
+    """Raise to a whole power by squaring: each of the (times - 1) factors adds a rounding of at most sqrt(5) u."""
     result = np.ones_like(values)
     while times:
         if times & 1:
@@ -647,9 +643,7 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _least(curve: Callable[[float], float], delta: float, *, start: float) -> float:
-    """Find the least epsilon >= 0 with curve(epsilon) <= delta, rounded up by `_NEAR` of itself; by secants, else
-    halving.
-    """
+    """Find the least epsilon >= 0 with curve(epsilon) <= delta, rounded up by `_NEAR` of itself; by secants or halving."""
 
     def height(epsilon: float) -> float:
         return math.log(max(curve(epsilon), 1e-320) / delta)
@@ -676,8 +670,8 @@ def _least(curve: Callable[[float], float], delta: float, *, start: float) -> fl
 
 
 def _lowest(value: Callable[[float], float], *, start: float, most: float) -> float:
-    """Find where a function of positive numbers with one minimum is lowest, to a hundredth, between most / 2^40 and
-    most.
+    """Find where a function of positive numbers is lowest, to a hundredth, between most / 2^40 and most; it has one
+    minimum.
     """
     middle, at = start, value(start)
     factor = 4.0
