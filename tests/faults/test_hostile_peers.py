@@ -32,6 +32,7 @@ from verticil.shared.documents.config import load_federation
 from verticil.shared.federation.identity.pki import Credentials, load_credentials
 from verticil.shared.federation.transport.client import CLIENT_OPTIONS, Connection, GrpcControl, GrpcCoordinator
 from verticil.shared.federation.transport.errors_on_wire import ERROR_KEY
+from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.simulation.provision import Provisioned, copied, set_endpoint
@@ -172,12 +173,15 @@ async def outcome(call: Any) -> str:
     return "OK"
 
 
+VERSION = ((PROTOCOL_KEY, str(PROTOCOL_VERSION)),)
+
+
 def method(channel: grpc.aio.Channel, service: Any, name: str) -> Callable[..., Any]:
     found = service.methods_by_name[name]
     kind = ("stream" if found.client_streaming else "unary", "stream" if found.server_streaming else "unary")
     call = getattr(channel, "_".join(kind))(f"/{service.full_name}/{name}")
     return lambda *messages, timeout=PATIENCE_SECONDS: call(
-        iter(messages) if found.client_streaming else messages[0], timeout=timeout
+        iter(messages) if found.client_streaming else messages[0], timeout=timeout, metadata=VERSION
     )
 
 
