@@ -21,7 +21,7 @@ _STEPS: Final = 500
 
 
 def believed(squares: Floats, degrees: Floats) -> Floats:
-    """The part of each table's distance that is there, within 0 and 1.
+    """Return the part of each table's distance that is there, within 0 and 1.
 
     Args:
         squares: (T,) sums of squares, in units of the variance of the noise.

@@ -88,7 +88,7 @@ class Raked:
 
 
 def n_atoms(n_states: Sequence[int]) -> int:
-    """How many atoms a model of these variables is made of."""
+    """Return how many atoms a model of these variables is made of."""
     return min(ATOMS, CELLS // (sum(n_states) + OVERHEAD))
 
 
@@ -161,7 +161,7 @@ def draw(
 
 
 def categories_of(codes: AtomCodes, unit: ColumnUnit) -> NDArray[np.intp]:
-    """The category of each record in a unit; -1: in none of a compound's domain."""
+    """Return the category of each record in a unit; -1: in none of a compound's domain."""
     if unit.domain is None:
         return codes[:, unit.variables[0]].astype(np.intp)
     domain = np.array(unit.domain, dtype=np.intp)
@@ -297,14 +297,14 @@ class _Step:
         self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
 
     def cells(self, places: Sequence[kernels.Cells]) -> kernels.Cells:
-        """Each atom's cell: (A,)."""
+        """Return each atom's cell: (A,)."""
         cells = places[self.units[0]].copy()
         for unit, size in zip(self.units[1:], self.shape[1:], strict=True):
             kernels.number_cells(cells, places[unit], size)
         return cells
 
     def sums(self, cells: kernels.Cells, weights: Floats) -> Floats:
-        """The table of atoms with these weights."""
+        """Return the table of atoms with these weights."""
         found = np.zeros(self.shape)
         kernels.add_weights(cells, weights, found.ravel())
         return found
@@ -340,7 +340,9 @@ class _Step:
         return _Compared(share, residual, missed, explained, noise)
 
     def update(self, pi: Floats) -> tuple[float, float, Floats | None]:
-        """The weighted squared residual, the variance, weighted alike, and what weights are multiplied by; None: left alone."""
+        """Return the weighted squared residual, the variance, weighted alike, and what weights are multiplied by; None: left
+        alone.
+        """
         found = self.compare(pi)
         power = self._power * self._signal(found.missed, _NOISE * self._kept**2 * found.noise)
         if power == 0:
@@ -349,7 +351,7 @@ class _Step:
         return found.missed, found.variance, np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** power
 
     def _signal(self, missed: float, noise: float) -> float:
-        """Which part of a step is taken."""
+        """Return which part of a step is taken."""
         return 1.0 if self.exact else max(0.0, 1 - noise / max(missed, noise)) if noise > 0 else 1.0
 
 
@@ -361,7 +363,7 @@ def contrast(channel: Channel) -> float:
 
 
 def heaviest(model: WeightedRecords, n: int) -> WeightedRecords:
-    """The n records that weigh most, or all."""
+    """Return the n records that weigh most, or all."""
     if len(model.weights) <= n:
         return model
     chosen = np.sort(np.argsort(-model.weights, kind="stable")[:n])
@@ -380,7 +382,7 @@ def of_mixture(mixture: Mixture) -> Records:
 
 
 def drawn_from(rows: Floats, which: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
-    """One code for each entry of `which`, from that row of probabilities."""
+    """Return one code for each entry of `which`, from that row of probabilities."""
     edges = rows.cumsum(axis=1)
     edges[:, -1] = 1.0
     flat = (edges + np.arange(len(rows))[:, None]).ravel()

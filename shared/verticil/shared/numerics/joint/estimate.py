@@ -209,7 +209,7 @@ class _Estimate:
         return self._possible(mixture), "records", found
 
     def _mixture(self) -> Arrays:
-        """The mixture that is published: of wide tables without noise a larger one, in the place of records to weigh.
+        """Return the mixture that is published: of wide tables without noise a larger one, in the place of records to weigh.
 
         With noise a larger one was nearer in pairs (100 columns of ten categories: .77 and .66 times as far at epsilon 1 and 4),
         but farther in triples than independent columns; and replicates for intervals would have to be as large.
@@ -266,7 +266,7 @@ class _Estimate:
         return self._work.piece("hybrid", do)
 
     def _part_of_mixture(self, records: atoms.Records) -> float:
-        """Which part of a hybrid's atoms the mixture gives: see `_MIXTURE`."""
+        """Return which part of a hybrid's atoms the mixture gives: see `_MIXTURE`."""
         product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
 
         def excess(source: atoms.Records) -> float:
@@ -292,7 +292,9 @@ class _Estimate:
         return _weighted(self._tables, self._work.piece("possible", do))
 
     def _kept(self, shares: Floats, chosen: Sequence[int]) -> Floats:
-        """A table without what is impossible, and with the margins that it had, as far as it can (Deming & Stephan, 1940)."""
+        """Return a table without what is impossible, and with the margins that it had, as far as it can (Deming & Stephan,
+        1940).
+        """
         possible = None if self._zeros is None else self._zeros(chosen)
         if possible is None:
             return shares
@@ -337,7 +339,7 @@ class _Estimate:
         )
 
     def _is_nearer_shrunk(self) -> bool:
-        """Whether tables that are shrunk make a mixture that is nearer to the truth, by the estimate that it stops at.
+        """Return whether tables that are shrunk make a mixture that is nearer to the truth, by the estimate that it stops at.
 
         By one standard error at least of the sum of squares X, (2 N)^.5 (the one-standard-error rule of Breiman, Friedman, Olshen
         & Stone, 1984). Where it is less, records of people (parts of ma2018 and diabetes, 1,500 to 3,000 people) were up to 20 %
@@ -379,7 +381,7 @@ class _Estimate:
 
 
 def as_mixture(layout: Layout, rows: Singles, start: Sequence[Floats], alpha: float) -> Mixture:
-    """The mixture with (1 - alpha) of the product of margins."""
+    """Return the mixture with (1 - alpha) of the product of margins."""
     weights = np.full(len(rows), alpha / len(rows))
     probability = []
     for variable, columns in enumerate(layout.variables):
@@ -393,7 +395,7 @@ def as_mixture(layout: Layout, rows: Singles, start: Sequence[Floats], alpha: fl
 
 
 def too_few_records(tables: NoisyTables) -> bool:
-    """Whether weighted records that can be published are fewer than the cells that were measured.
+    """Return whether weighted records that can be published are fewer than the cells that were measured.
 
     Then no weights give them all tables. Columns of blocks of ma2018, as they are and at epsilon 3: where there are about as many
     (260 categories), weighted records are .83 and 1.05 times as far in pairs as the larger mixture, at 302 1.1 both times, at 470
@@ -403,7 +405,7 @@ def too_few_records(tables: NoisyTables) -> bool:
 
 
 def larger(n_states: Sequence[int]) -> tuple[int, int]:
-    """How many fits of how many components a larger mixture of these variables is made of.
+    """Return how many fits of how many components a larger mixture of these variables is made of.
 
     >>> larger((4,) * 250)
     (3, 233)
@@ -501,7 +503,8 @@ def _identity(tables: NoisyTables, seed: int) -> bytes:
 def refitted(
     tables: NoisyTables, of: JointEstimate, *, seed: int, fits: int, check: Callable[[], None] | None = None
 ) -> JointModel:
-    """The model that other tables of the same kind give, with as much of the product of margins as an estimate: for a bootstrap.
+    """Return the model that other tables of the same kind give, with as much of the product of margins as an estimate: for a
+    bootstrap.
 
     Of wide tables, where a fit takes seconds, it stops after as many steps as the estimate did. What tells when to stop, a second
     fit (`stopping`), is not made again.

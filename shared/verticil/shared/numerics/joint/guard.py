@@ -32,14 +32,14 @@ _THINNING: Final = 0.5
 
 
 def can_be_guarded(tables: NoisyTables) -> bool:
-    """Whether there are parts to hold out: noise on every table, or tables that were counted in parts."""
+    """Return whether there are parts to hold out: noise on every table, or tables that were counted in parts."""
     if tables.has_noise:
         return all(table.sigma > 0 for table in tables.tables)
     return len({len(table.parts) for table in tables.tables}) == 1 and len(tables.tables[0].parts) > 1
 
 
 def parts(tables: NoisyTables, seed: Sequence[int]) -> Iterator[tuple[NoisyTables, NoisyTables]]:
-    """What is fitted and what is held out, a few times."""
+    """Yield what is fitted and what is held out, a few times."""
     if not tables.has_noise:
         for held in range(len(tables.tables[0].parts)):
             yield _of_people(tables, held, rest=True), _of_people(tables, held, rest=False)
@@ -99,6 +99,6 @@ def agreement(layout: Layout, rows: Singles, start: Sequence[Floats], held_out: 
 
 
 def alpha(sums: Sequence[tuple[float, float]]) -> float:
-    """The share of the model, from the sums of all parts; 1 where the model is the product."""
+    """Return the share of the model, from the sums of all parts; 1 where the model is the product."""
     above, below = (sum(column) for column in zip(*sums, strict=True))
     return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 1.0

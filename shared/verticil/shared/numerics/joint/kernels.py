@@ -90,7 +90,7 @@ def compare_pair(
 
 @compiled
 def _sum(row: Singles, start: int, stop: int) -> np.float32:
-    """The sum of some entries, from eight on in eight lanes: up to 128 of them to the bit what numpy's is."""
+    """Return the sum of some entries, from eight on in eight lanes: up to 128 of them to the bit what numpy's is."""
     if stop - start < 8:
         total = np.float32(0)
         for i in range(start, stop):

@@ -63,7 +63,7 @@ class Layout:
         object.__setattr__(self, "_channels", channels)
 
     def released(self, rows: Singles, *, squared: bool = False) -> Singles:
-        """What rows of probabilities are released as: (.., S) to (.., E).
+        """Return what rows of probabilities are released as: (.., S) to (.., E).
 
         Args:
             rows: of S columns.
@@ -80,7 +80,7 @@ class Layout:
         return out
 
     def back(self, rows: Singles, gradient: Singles) -> Singles:
-        """The gradient for rows of probabilities, (.., S), from the one for what they are released as, (.., E)."""
+        """Return the gradient for rows of probabilities, (.., S), from the one for what they are released as, (.., E)."""
         out = np.zeros_like(rows)
         for unit, columns, domain, channel in zip(self.units, self.entries, self._domains, self._channels, strict=True):
             part = gradient[..., columns]
@@ -108,7 +108,7 @@ def _single(channel: Channel) -> Singles:
 
 
 def _product(rows: Singles, places: Sequence[NDArray[np.intp]]) -> Singles:
-    """The products of the columns of several variables, over the combinations of a domain."""
+    """Return the products of the columns of several variables, over the combinations of a domain."""
     product = rows[..., places[0]]
     for place in places[1:]:
         product = product * rows[..., place]

@@ -123,21 +123,21 @@ def fit(
 
 
 def probabilities(layout: Layout, logits: Singles) -> Singles:
-    """The softmax of each variable's logits: (.., S). Logits stay far from where exp overflows."""
+    """Return the softmax of each variable's logits: (.., S). Logits stay far from where exp overflows."""
     rows = np.exp(logits)
     kernels.normalize(rows.reshape(-1, rows.shape[-1]), layout.ends)
     return rows
 
 
 def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles:
-    """The gradient for the logits, from that for the probabilities; overwrites it."""
+    """Return the gradient for the logits, from that for the probabilities; overwrites it."""
     width = rows.shape[-1]
     kernels.through_softmax(rows.reshape(-1, width), gradient.reshape(-1, width), layout.ends)
     return gradient
 
 
 def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work, *, twins: int = 0) -> Singles:
-    """The gradient for the probabilities of every fit; the mean of the fits is measured by the way.
+    """Return the gradient for the probabilities of every fit; the mean of the fits is measured by the way.
 
     Args:
         targets: what is fitted.
@@ -203,7 +203,7 @@ def upper_blocks(size: int) -> list[tuple[slice, slice]]:
 
 
 def _residual(targets: Targets, expected: Singles, shares: Singles, weight: Singles) -> Singles:
-    """The residual of some cells; `expected` may be overwritten."""
+    """Return the residual of some cells; `expected` may be overwritten."""
     if targets.noisy:
         expected -= shares
         expected *= weight
@@ -229,7 +229,7 @@ def _add_other(
 
 
 def _adam(logits: Singles, gradient: Singles, first: Singles, second: Singles, step: int) -> None:
-    """One step, in place."""
+    """Take one step of Adam, in place."""
     one, two = _BETAS
     first *= np.float32(one)
     first += np.float32(1 - one) * gradient

@@ -19,7 +19,7 @@ from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTabl
 
 
 def noised(tables: NoisyTables, sigma: float, key: bytes) -> NoisyTables:
-    """The tables with noise on every count; their parts are left out.
+    """Return the tables with noise on every count; their parts are left out.
 
     Args:
         tables: exact, whole numbers.

@@ -130,7 +130,7 @@ class NoisyTables:
         return any(not unit.channel.is_identity for unit in self.units)
 
     def without(self, zeros: Zeros) -> NoisyTables:
-        """The tables with 0 in every cell that rules leave empty: what stood there was noise.
+        """Return the tables with 0 in every cell that rules leave empty: what stood there was noise.
 
         Of columns that were randomized before they were counted a cell says nothing of the same cell before; they stay.
         """
@@ -155,11 +155,12 @@ class NoisyTables:
         return replace(table, counts=counts, parts=tuple(parts))
 
     def table(self, units: Sequence[int]) -> MeasuredTable | None:
-        """The table of these units, ascending; None: it was not measured."""
+        """Return the table of these units, ascending; None: it was not measured."""
         return self._by_units.get(tuple(units))
 
     def one_way(self, unit: int) -> tuple[Floats, float]:
-        """The counts of one unit's released entries, from every table that has it, and the variance of each of them by noise.
+        """Return the counts of one unit's released entries, from every table that has it, and the variance of each of them by
+        noise.
 
         A table whose other units have L entries gives them with the variance L sigma^2; tables are weighted by 1 over that. One
         without noise is exact.

@@ -131,7 +131,7 @@ def predict(channels: Sequence[Channel], n: int, *, sigma: float = 0.0) -> Predi
 
 
 def _columns(channels: Sequence[Channel], n: int, sigma: float) -> list[_Column]:
-    """The different columns among some."""
+    """Return the different columns among some."""
     like = {channel.digest(): channel for channel in channels}
     alike = Counter(channel.digest() for channel in channels)
     others = sum(1 / channel.n_states for channel in channels) * (len(channels) - 1) / len(channels)
@@ -175,7 +175,7 @@ def _falling(ranks: Floats, power: float) -> Floats:
 
 
 def _missed(shares: Floats, variance: Floats) -> Floats:
-    """The squares of r: (K,)."""
+    """Return the squares of r: (K,)."""
     k = len(shares)
     if k == 1 or not variance.any():
         return np.zeros(k)
@@ -207,6 +207,6 @@ def _pair(first: _Column, second: _Column, n: int, sigma: float, exact: float) -
 
 
 def _mean_of_triples(columns: Sequence[_Column]) -> float:
-    """The mean of the products of three columns' H: Newton's identity for the third elementary symmetric polynomial."""
+    """Return the mean of the products of three columns' H: Newton's identity for the third elementary symmetric polynomial."""
     one, two, three = (sum(c.alike * c.roots**power for c in columns) for power in (1, 2, 3))
     return (one**3 - 3 * one * two + 2 * three) / 6 / math.comb(sum(c.alike for c in columns), 3)

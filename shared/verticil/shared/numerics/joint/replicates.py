@@ -52,7 +52,7 @@ def people(tables: NoisyTables, model: JointModel, n: int, generator: np.random.
 
 
 def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
-    """The same tables of other people from the same model, randomized and with noise as these are.
+    """Return the same tables of other people from the same model, randomized and with noise as these are.
 
     Of more than `MOST` people so many are drawn, and their scatter about what the model expects is made smaller by the square
     root of the ratio. The noise is normal: it stands for noise on whole numbers here.
@@ -108,7 +108,7 @@ def _records(model: JointModel, n: int, generator: np.random.Generator) -> NDArr
 
 
 def _cells(tables: NoisyTables, unit: int) -> NDArray[np.intp]:
-    """Which combination of its variables each category of a unit is, in C order."""
+    """Return which combination of its variables each category of a unit is, in C order."""
     of = tables.units[unit]
     shape = [tables.n_states[v] for v in of.variables]
     if of.domain is None:

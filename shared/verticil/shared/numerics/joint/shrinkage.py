@@ -18,7 +18,7 @@ from verticil.shared.numerics.joint.layout import Layout, Singles
 
 
 def toward_independence(layout: Layout, shares: Singles, weight: Singles, margins: Singles) -> Singles:
-    """The tables of all pairs, shrunk.
+    """Return the tables of all pairs, shrunk.
 
     Args:
         layout: of rows.

@@ -135,12 +135,12 @@ class Discrepancy:
         self.risk = self._missed + PENALTY * self._freedom if noisy else self.discrepancy
 
     def is_over(self, step: int, best: int) -> bool:
-        """Whether a fit that is at a step, and was best at another one, stops."""
+        """Return whether a fit that is at a step, and was best at another one, stops."""
         if self._targets.noisy:
             return step > _BEYOND[0] * best + _BEYOND[1]
         return self.discrepancy <= self.goal
 
 
 def _each_once(cells: Singles) -> float:
-    """The sum of a block's cells, those of the square on the diagonal, which are there twice, halved."""
+    """Return the sum of a block's cells, those of the square on the diagonal, which are there twice, halved."""
     return float(cells.sum(dtype=np.float64)) - float(cells[:, : len(cells)].sum(dtype=np.float64)) / 2

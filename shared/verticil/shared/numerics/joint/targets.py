@@ -107,7 +107,7 @@ def targets(
     shrunk: bool = False,
     with_twin: bool = True,
 ) -> Targets:
-    """The targets of a fit.
+    """Return the targets of a fit.
 
     Args:
         tables: what was measured.
@@ -174,7 +174,7 @@ def _twin(
     others: Sequence[OtherTable],
     shrunk_by: Singles | None,
 ) -> Twin:
-    """The twin of some of the tables, with the weights of their cells.
+    """Return the twin of some of the tables, with the weights of their cells.
 
     Args:
         tables: all, with noise.
@@ -272,7 +272,9 @@ def _weight(sigma: float, n: float, parts: Sequence[tuple[Singles, Singles, Sing
 
 
 def expected_table(released: Sequence[Rows]) -> Rows:
-    """The mean over components of the outer product of their rows: (m, M_first), (m, M_second), .. to (M_first, M_second, ..)."""
+    """Return the mean over components of the outer product of their rows: (m, M_first), (m, M_second), .. to (M_first, M_second,
+    ..).
+    """
     first, *rest = released
     shape = tuple(rows.shape[1] for rows in released)
     if not rest:
@@ -284,7 +286,7 @@ def expected_table(released: Sequence[Rows]) -> Rows:
 
 
 def outer_rows(released: Sequence[Rows]) -> Rows:
-    """The outer product of each component's rows, flat: (m, M_first * M_second * ..)."""
+    """Return the outer product of each component's rows, flat: (m, M_first * M_second * ..)."""
     product = released[0]
     for rows in released[1:]:
         product = (product[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
@@ -292,7 +294,8 @@ def outer_rows(released: Sequence[Rows]) -> Rows:
 
 
 def degrees(targets: Targets) -> float:
-    """Which part of a pair table's variance is left when what its margins say is taken out: (M_a - 1) (M_c - 1) of M_a M_c - 1.
+    """Return which part of a pair table's variance is left when what its margins say is taken out: (M_a - 1) (M_c - 1) of M_a
+    M_c - 1.
 
     A record that is a set of w entries has the variance of M / w categories.
     """

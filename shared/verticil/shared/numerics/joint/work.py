@@ -60,7 +60,7 @@ class Work:
                 self._found.setdefault(piece, {})[label] = array
 
     def piece(self, name: str, do: Callable[[], Arrays]) -> Arrays:
-        """What a piece of the work finds: done now, or found before the checkpoint."""
+        """Return what a piece of the work finds: done now, or found before the checkpoint."""
         if f"{name}.done" in self._found:
             return self._found[f"{name}.done"]
         self._piece, self._state = name, self._found.pop(f"{name}.state", None)
@@ -70,7 +70,7 @@ class Work:
         return found
 
     def state(self) -> Arrays | None:
-        """Where the piece in hand stood at the checkpoint; None: at its beginning."""
+        """Return where the piece in hand stood at the checkpoint; None: at its beginning."""
         return self._state
 
     def report(self, done: int, most: int) -> None:
