@@ -32,7 +32,7 @@ from verticil.shared.federation.audit import Verified
 from verticil.shared.federation.identity.identity import Identity, Role, peer_host
 from verticil.shared.federation.identity.pki import Credentials, exposed_file, identity_of, load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.current import expiry_warning, expiry_words
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import DenyList
@@ -240,9 +240,7 @@ async def check_node(
         return
 
     def why() -> PeerFault:
-        return diagnose(
-            endpoint, credentials, server_name=name, expected=expected, timeout_seconds=_SECONDS, at=clock()
-        )
+        return diagnose(endpoint, credentials, server_name=name, target=expected, timeout_seconds=_SECONDS, at=clock())
 
     def connect() -> None:
         socket.create_connection((host, port), _SECONDS).close()
@@ -259,7 +257,7 @@ async def check_node(
             endpoint,
             credentials,
             server_name=name,
-            expected=expected,
+            target=expected,
             timeout_seconds=_SECONDS,
         )
         identity = identity_of(certificate)
@@ -274,7 +272,7 @@ async def check_node(
     except VerticilError as error:
         yield failed(of("TLS"), error)
         return
-    line = Connection(endpoint, credentials, server_name=name, expected=expected, revocations=revocations)
+    line = Connection(endpoint, credentials, server_name=name, target=expected, revocations=revocations)
     async for finding in _accepted(line, str(credentials.identity), clock=clock):
         yield dataclasses.replace(finding, check=of(finding.check))
 
@@ -554,7 +552,7 @@ def _masked(config: PartyConfig) -> Iterator[Finding]:
     pinned = pinned_keys(config.federation)
     others = [name for name in (*config.federation.peers, MINER) if name != config.name]
     if own := pinned.get(config.name):
-        yield ok("words of this party's key", f"{spoken(config.name, own)}: read them to the others, by telephone")
+        yield ok("words of this party's key", f"{key_words(config.name, own)}: read them to the others, by telephone")
     unpinned = [name for name in others if name not in pinned]
     strangers = [name for name in others if name not in config.policy.recipients]
     lacking = (
@@ -593,7 +591,7 @@ def _miner_sealing(config: MinerConfig) -> Iterator[Finding]:
     except VerticilError as error:
         yield failed("sealing key", error)
         return
-    yield ok("sealing key", f"is the pinned one; its words: {spoken(MINER, federation.miner_sealing)}")
+    yield ok("sealing key", f"is the pinned one; its words: {key_words(MINER, federation.miner_sealing)}")
     if missing := [name for name in federation.peers if name not in federation.sealing]:
         hint = "they read them out: verticil pki seal NAME.crt; put them into every site's federation.toml"
         yield warn("sealing key", f"[sealing] has no key of {', '.join(missing)}", hint)

@@ -29,7 +29,7 @@ from verticil.shared.documents.config import RELAY, read_toml
 from verticil.shared.federation.identity.authority import create_authority, issue, new_sealing_pem
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import public_key_text
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import public_sealing_key
 from verticil.shared.study.protocol import MINER
 from verticil.shared.study.protocols import PROTOCOLS
@@ -205,7 +205,7 @@ _FLOOR_COLUMNS: Final = 15
 
 def _of_masks(limits: Limits, pinned: Mapping[str, str]) -> str:
     """What a policy says of masked studies; nothing where no key is pinned for them."""
-    confirmed = (f"{name} = {quoted(spoken(name, bytes.fromhex(key)))}" for name, key in pinned.items())
+    confirmed = (f"{name} = {quoted(key_words(name, bytes.fromhex(key)))}" for name, key in pinned.items())
     study = _FLOOR_COLUMNS * limits.floor
     return _MASKED.format(
         masked=limits.masked,
@@ -331,7 +331,7 @@ def provision(
             serves = role is Role.MINER or (role is Role.PARTY and addresses.get(name, RELAY) != RELAY)
             # A round of masked tables hangs on the keys of its nodes, so with a seed they follow from it, too.
             drawn = None if seed is None else functools.partial(_key, seed, name)
-            issued = issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1, drawn=drawn)
+            issued = issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1, key_bytes=drawn)
             if issued.sealing_key is not None and (masked or RELAY in addresses.values()):
                 sealing[name] = public_sealing_key(issued.sealing_key)
             if role is Role.MINER and masked:

@@ -107,7 +107,7 @@ class Scores:
                 f"study '{study.id}': party '{party}' is not in it",
                 hint="the certificate's name must be the party's name in the study",
             )
-        if study.expired(self._today()):
+        if study.is_expired(self._today()):
             raise _expired(study)
         expected = len(scored_pairs(study, party))
         if len(request.information) != expected:
