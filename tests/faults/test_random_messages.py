@@ -278,9 +278,7 @@ class Stage:
         if service.startswith("Peer of "):
             there = service.removeprefix("Peer of ")
             identity = Identity(federation="faults", role=Role.PARTY, name=there)
-            connection = Connection(
-                f"127.0.0.1:{self._ports[there]}", credentials(self.peers, caller), expected=identity
-            )
+            connection = Connection(f"127.0.0.1:{self._ports[there]}", credentials(self.peers, caller), target=identity)
             line: Any = GrpcPeer(connection)
         else:
             connection = Connection(f"127.0.0.1:{self._ports['miner']}", credentials(self.central, caller))

@@ -48,7 +48,7 @@ from verticil.shared.federation.transport.in_memory import InMemoryControl, InMe
 from verticil.shared.federation.transport.sealing import load_sealing_key
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
-from verticil.shared.storage.durable import Step, watched
+from verticil.shared.storage.durable import Step, watch_steps
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
@@ -395,7 +395,7 @@ async def killed_everywhere(work: Callable[[], Awaitable[Any]], *places: Path) -
                 raise KilledError
 
         try:
-            with watched(watch):
+            with watch_steps(watch):
                 return await work(), number
         except KilledError:
             continue

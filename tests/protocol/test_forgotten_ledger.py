@@ -246,7 +246,7 @@ def forked(work: Callable[[], object], *, dies_at: int) -> bool:
                 os._exit(86)
 
         try:
-            with durable.watched(die):
+            with durable.watch_steps(die):
                 work()
         except BaseException:  # noqa: BLE001 (whatever it is, this process ends here)
             traceback.print_exc()

@@ -647,7 +647,7 @@ async def test_a_miner_that_is_killed_at_any_durable_step_opens_the_same_tables(
         for name in PARTIES:
             await masked.found(digest, name)
     kills, over = Killer(federation.directory), False
-    with durable.watched(kills):
+    with durable.watch_steps(kills):
         while not over:
             kills.dead = False
             try:

@@ -46,7 +46,7 @@ from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
 from verticil.shared.federation.transport import fetch
 from verticil.shared.federation.transport.chunks import make_chunks
@@ -246,7 +246,7 @@ class Federation:
         (folder / "linkage.key").write_text(LINKAGE_KEY.hex() + "\n")
         (folder / "linkage.key").chmod(0o600)
         init_state(folder / "state", site_secret=secret(name))
-        words = {who: spoken(who, bytes.fromhex(key)) for who, key in self.pins().items() if who != name}
+        words = {who: key_words(who, bytes.fromhex(key)) for who, key in self.pins().items() if who != name}
         confirmed = "".join(f'{who} = "{said}"\n' for who, said in words.items())
         (folder / "party.toml").write_text(PARTY.format(name=name, policy=policy, confirmed=confirmed) + PEER)
 

@@ -201,7 +201,7 @@ def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch
     undisturbed.run()
     disturbed: Nodes = nodes(parties, 40, folder="disturbed", **tables)
     killer, crashes = AtSteps(every), 0
-    with durable.watched(killer):
+    with durable.watch_steps(killer):
         while not all(node.is_finished for node in disturbed.rounds.values()):
             try:
                 disturbed.exchange()

@@ -170,7 +170,7 @@ def test_what_cannot_be_read_is_left_out_of_the_page() -> None:
 
     metrics = Metrics()
     metrics.read(broken)
-    metrics.ended("/verticil.wire.v1.Control/GetStudy", "OK", 0.01)
+    metrics.count_call("/verticil.wire.v1.Control/GetStudy", "OK", 0.01)
     page = metrics.serve(("127.0.0.1", 0))
     try:
         text = scraped(page.port)

@@ -98,7 +98,7 @@ def published(tmp_path_factory, pki):
         if step.moment == "after" and made["dh-psi"].root in step.path.parents and step.path.is_file():
             made["dh-psi"].kept.setdefault(step.path.read_bytes(), (step.path, step.path.stat().st_mode & 0o777))
 
-    with durable.watched(watch):
+    with durable.watch_steps(watch):
         for mode, federation in made.items():
             asyncio.run(federation.run(after_step=lambda mode=mode: look(mode)))
             federation.rows = found[mode]
@@ -557,7 +557,7 @@ async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes
             died.add(key)
             raise Killed
 
-    with durable.watched(watch):
+    with durable.watch_steps(watch):
         for _ in range(500):
             try:
                 await federation.run()

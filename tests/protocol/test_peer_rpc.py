@@ -160,7 +160,7 @@ async def serving(credentials: Credentials) -> AsyncIterator[tuple[str, Party]]:
 
 @contextlib.asynccontextmanager
 async def dialled(address: str, credentials: Credentials, who: Identity = BOB) -> AsyncIterator[GrpcPeer]:
-    peer = GrpcPeer(Connection(address, credentials, expected=who, idle_timeout_seconds=PATIENCE_SECONDS))
+    peer = GrpcPeer(Connection(address, credentials, target=who, idle_timeout_seconds=PATIENCE_SECONDS))
     try:
         yield peer
     finally:

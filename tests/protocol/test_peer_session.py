@@ -595,7 +595,7 @@ async def test_feature_24_a_peer_that_is_killed_while_it_deletes_signs_when_ever
             died = True
             raise KeyboardInterrupt
 
-    with durable.watched(die), pytest.raises(KeyboardInterrupt):
+    with durable.watch_steps(die), pytest.raises(KeyboardInterrupt):
         await federation.run()
     assert store.items(federation.digest) == {}
     assert (folder / "column.0").exists()

@@ -235,7 +235,7 @@ async def carry_out(root: Path) -> Run:
         study = read_study(root / "study.toml")
         digest = node.submissions.submit("analyst", to_bytes(study))
         node.changes.notify()
-        with durable.watched(run.see), watched_loop(run):
+        with durable.watch_steps(run.see), watched_loop(run):
             await asyncio.wait(
                 [gone := asyncio.ensure_future(run.gone.wait()), *parties], return_when="FIRST_COMPLETED"
             )

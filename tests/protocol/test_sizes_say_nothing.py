@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.stepping import NAMES, REVIEWED, Stepped
-from verticil.shared.federation.identity.padding import padded
+from verticil.shared.federation.identity.padding import pad
 from verticil.wire.v1 import common_pb2
 
 LAST = {
@@ -75,7 +75,7 @@ def test_a_signed_document_is_as_long_as_with_the_widest_numbers(length: int) ->
 
     longest = max(len(signed(number).body) for number in NUMBERS)
     for limit in (1 << 25, longest):
-        made = [padded(signed(number), limit_bytes=limit) for number in NUMBERS]
+        made = [pad(signed(number), limit_bytes=limit) for number in NUMBERS]
         assert len({item.ByteSize() for item in made}) == 1
         again = [common_pb2.Signed.FromString(item.SerializeToString()) for item in made]
         assert [item.body for item in again] == [signed(number).body for number in NUMBERS]

@@ -255,7 +255,7 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
                 died = True
                 raise DataFault("DISK_FULL", "for a moment")
 
-        with durable.watched(die):
+        with durable.watch_steps(die):
             federation.clock.now = LATE
             await federation.node.scheduler.advance(digest)
         found = record(federation, digest)
@@ -458,7 +458,7 @@ def test_feature_32_a_miner_that_dies_at_the_decision_decides_once(federation, m
         if (step.kind, step.moment) == ("commit", moment):
             raise DiedError
 
-    with durable.watched(dies), pytest.raises(DiedError):
+    with durable.watch_steps(dies), pytest.raises(DiedError):
         federation.node.scheduler._step(digest)
     federation.node.close()
     federation.node = federation.make()

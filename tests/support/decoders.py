@@ -94,7 +94,7 @@ from verticil.shared.release.statement import parse_statement, statement_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units, parse_approval
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import LeftOut
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.structure_document import parse_structure, structure_body
@@ -353,7 +353,7 @@ def make_decoders(
         "shared.documents.record.parse": Decoder(
             lambda data: parse(data, source="x", limit=10**6), canonical.to_bytes(release_study)
         ),
-        "shared.study.canonical.checked": Decoder(checked, canonical.to_bytes(release_study)),
+        "shared.study.canonical.parse_canonical": Decoder(parse_canonical, canonical.to_bytes(release_study)),
         "shared.study.sub_model.parse_sub_model": Decoder(parse_sub_model, sub_model),
         "shared.study.structure_document.parse_structure": Decoder(
             lambda data: parse_structure(data, peers, effective),
@@ -552,7 +552,7 @@ NAMES = (
     "shared.study.canonical.from_bytes",
     "shared.study.canonical.from_bytes between peers",
     "shared.documents.record.parse",
-    "shared.study.canonical.checked",
+    "shared.study.canonical.parse_canonical",
     "shared.study.sub_model.parse_sub_model",
     "shared.study.structure_document.parse_structure",
     "shared.study.reading.read_study",

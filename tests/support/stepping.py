@@ -46,7 +46,7 @@ from verticil.shared.documents.record import decode
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
 from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.shared.federation.transport.sealing import load_sealing_key
@@ -221,7 +221,7 @@ def party_toml(
     words = dict(line.split("=", 1) for line in (folder / "words").read_text().splitlines())
     words.pop(unconfirmed, None)
     if misspoken:
-        words[misspoken] = spoken(misspoken, bytes(32))
+        words[misspoken] = key_words(misspoken, bytes(32))
     return _PARTY.format(
         name=name,
         approvers=approvers,
@@ -578,7 +578,7 @@ class Stepped:
         for who in OFFICERS:
             key = ApproverKey.create(folder / f"{who}.key")
             (folder / f"{who}.public").write_text(b64encode(key.public).decode())
-        words = {who: spoken(who, bytes.fromhex(key)) for who, key in self._pins.items() if who != name}
+        words = {who: key_words(who, bytes.fromhex(key)) for who, key in self._pins.items() if who != name}
         (folder / "words").write_text("".join(f"{who}={said}\n" for who, said in words.items()))
         (folder / "party.toml").write_text(party_toml(name, folder))
         init_state(folder / "state", site_secret=name.encode().ljust(32, b"."))

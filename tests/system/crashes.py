@@ -379,7 +379,7 @@ class Federation:
         run: Any = run_peers if self.model == "peer" else run_federation
         clock = functools.partial(self._time, made)
         with contextlib.ExitStack() as patches:
-            patches.enter_context(durable.watched(watcher))
+            patches.enter_context(durable.watch_steps(watcher))
             patches.enter_context(mock.patch.object(peers, "standing", self._standing))
             for owner, name, small in SPILLED * self.spilled:
                 patches.enter_context(mock.patch.object(owner, name, small))

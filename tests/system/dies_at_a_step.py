@@ -32,5 +32,5 @@ def watcher(report: int, last: int) -> Callable[[durable.Step], None]:
 
 if __name__ == "__main__":
     steps = os.open(os.environ["STEPS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with durable.watched(watcher(steps, int(os.environ["DIES_AT"]))):
+    with durable.watch_steps(watcher(steps, int(os.environ["DIES_AT"]))):
         run()

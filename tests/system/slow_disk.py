@@ -108,7 +108,7 @@ async def serve(folder: Path, rate: int) -> None:
     miner = Miner(folder)
     server = RpcServer("127.0.0.1:0", credentials, [bind(Coordinator, miner)])
     print(await server.start(), flush=True)
-    with durable.watched(slow(rate)):
+    with durable.watch_steps(slow(rate)):
         await miner.done.wait()
     assert miner.growth is not None
     grown = miner.growth.end()

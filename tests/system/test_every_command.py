@@ -23,7 +23,7 @@ import typer
 from support import PATIENCE_SECONDS
 from support.ports import free_port
 from verticil.cli.main import app, main
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 
 STUDY: Final = """schema = 1
 id = "hearts"
@@ -216,7 +216,7 @@ class Federation:
         if "FINGERPRINT" in words:
             words[words.index("FINGERPRINT")] = self.document()["ca_sha256"]
         if "WORDS" in words:
-            words[words.index("WORDS")] = spoken("miner", bytes.fromhex(self.keys["miner"]))
+            words[words.index("WORDS")] = key_words("miner", bytes.fromhex(self.keys["miner"]))
         if line.endswith("&"):
             self.processes[line] = subprocess.Popen(
                 [sys.executable, "-m", "verticil.cli", *words, "--format", "json"],

@@ -43,7 +43,7 @@ async def answer(peers: Any, credentials: Any, ask: Callable[[GrpcPeer], Any], *
     """The code of the refusal, or "answered"."""
     identity = Identity(federation="trial", role=Role.PARTY, name=expect)
     peer = GrpcPeer(
-        Connection(peers.addresses["clinic"], credentials, expected=identity, idle_timeout_seconds=PATIENCE_SECONDS)
+        Connection(peers.addresses["clinic"], credentials, target=identity, idle_timeout_seconds=PATIENCE_SECONDS)
     )
     try:
         reply = ask(peer)

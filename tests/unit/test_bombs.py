@@ -85,7 +85,7 @@ OWN: Final = {
     "shared.masked.round": "the node's own folder",
     "shared.release.manifest._read_manifest": "a manifest that was written here a moment ago",
     "shared.release.protocol": "templates of the package",
-    "shared.federation.transport.chunks._inflated": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
+    "shared.federation.transport.chunks._inflate": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
     "shared.release.download.fetch_release": _FETCHED,
     "shared.core.vitals": "the node's own state, and the kernel's",
     "party.audit": "the site's own configuration, which was read with a limit",

@@ -600,7 +600,7 @@ def test_killed_at_any_durable_step_it_ends_as_if_nothing_had_been(tmp_path: Pat
         if (key := site if every else essence(first)) not in left:
             left[key] = site, Path(shutil.copytree(first, tmp_path / f"left-{len(left)}"))
 
-    with durable.watched(copy):
+    with durable.watch_steps(copy):
         again(first, "out")
     expected = digests(first / "out")
     print(*(site for site, _ in left.values()), sep="\n")

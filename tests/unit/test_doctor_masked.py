@@ -10,7 +10,7 @@ import pytest
 from verticil.cli.doctor_checks import Finding, _masked, _miner_sealing
 from verticil.miner.config import load_miner
 from verticil.party.config import load_party
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import make_sealing_key
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 
@@ -47,7 +47,7 @@ def edit(made: Provisioned, file: str, pattern: str, new: str, node: str = "nort
 def test_what_is_provisioned_is_whole_and_tells_who_may_deal(made: Provisioned) -> None:
     found = of_north(made)
     assert [item.level for item in found] == ["ok"] * 3, found
-    assert spoken("north", bytes.fromhex(made.sealing["north"])) in found[1].detail
+    assert key_words("north", bytes.fromhex(made.sealing["north"])) in found[1].detail
     assert found[2].detail == (
         "masks may be dealt by south, west, miner; noise is counted of south, west, miner and this party"
     )

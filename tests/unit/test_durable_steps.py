@@ -29,7 +29,7 @@ from verticil.party.storage.database import Database
 from verticil.shared.federation.transport.fetch import fetch_file, send_parts
 from verticil.shared.release.formats.tables import write_atomically
 from verticil.shared.storage.disk import create_file, replace_file
-from verticil.shared.storage.durable import Step, watched
+from verticil.shared.storage.durable import Step, watch_steps
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WHOLE = ["sync-file", "rename", "sync-directory"]
@@ -77,7 +77,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[Taken]:
         flush(descriptor)
 
     monkeypatch.setattr(os, "fsync", counted)
-    with watched(found.watch):
+    with watch_steps(found.watch):
         yield found
     assert not found.silent
 

@@ -32,7 +32,7 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.storage import nameless
-from verticil.shared.storage.nameless import kept
+from verticil.shared.storage.nameless import join_parts
 from verticil.shared.synthesis import synthetic
 from verticil.shared.synthesis.synthetic import read_both
 from verticil.shared.synthesis.written import PiecewiseTable, WrittenColumn, cell_counts
@@ -61,7 +61,7 @@ def flat(work: Callable[[], T]) -> T:
 
 def mapped(folder: Path, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same array in a file without a name."""
-    return kept(folder, len(array), [array], array.dtype)
+    return join_parts(folder, len(array), [array], array.dtype)
 
 
 def test_pages_of_a_mapped_file_go_and_come_again(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_party_finds_the_common_people(tmp_path: Path) -> None:
     in_memory = flat(lambda: common_from_bitmap(own, bitmap, **told))
 
     def keep(n: int, parts: Iterable[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        return kept(tmp_path, n, parts, np.dtype(np.int64))
+        return join_parts(tmp_path, n, parts, np.dtype(np.int64))
 
     outside = flat(lambda: common_from_bitmap(own, bitmap, **told, keep=keep))
     assert np.array_equal(in_memory, places)

@@ -29,7 +29,7 @@ from verticil.shared.numerics.knowledge.support import support
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import LeftOut, QuorumRule, Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.sub_model import narrowed as sub_model
+from verticil.shared.study.sub_model import narrow as sub_model
 
 ADULTS = Rule(
     name="adults smoke",

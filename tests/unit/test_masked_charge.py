@@ -29,7 +29,7 @@ from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_s
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import DataFault, Refusal
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, Cost
 from verticil.shared.privacy.events import Linkage
@@ -69,7 +69,7 @@ def masked(release_study: Study) -> Study:
 @pytest.fixture
 def config(tmp_path: Path, masked: Study) -> PartyConfig:
     pinned = {name: bytes([place]) * 32 for place, name in enumerate((*masked.parties, "miner"), start=1)}
-    words = ", ".join(f'{name} = "{spoken(name, key)}"' for name, key in pinned.items())
+    words = ", ".join(f'{name} = "{key_words(name, key)}"' for name, key in pinned.items())
     sealing = "".join(f'{name} = "{key.hex()}"\n' for name, key in pinned.items() if name != "miner")
     miner = f'sealing_key = "{pinned["miner"].hex()}"\n[sealing]\n'
     (tmp_path / "federation.toml").write_text(FEDERATION + miner + sealing)

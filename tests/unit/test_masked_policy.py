@@ -22,7 +22,7 @@ from verticil.party.operator.keys import confirm_key, keys
 from verticil.party.operator.limits import _masked_document, _read_masked
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.documents.table import Table
-from verticil.shared.federation.identity.spoken import proquint, spoken
+from verticil.shared.federation.identity.spoken import key_words, proquint
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, READERS
 from verticil.shared.privacy.masked import dealer_event
@@ -64,7 +64,7 @@ def initialised(folder: Path, *, allow: bool = True, confirmed: tuple[str, ...] 
     assert "allow_masked = false " in text
     path.write_text(text.replace("allow_masked = false ", f"allow_masked = {str(allow).lower()} "))
     for name in confirmed:
-        confirm_key(path, name, spoken(name, PINNED[name]))
+        confirm_key(path, name, key_words(name, PINNED[name]))
     return path
 
 
@@ -164,7 +164,7 @@ def test_raw_columns_are_masked_by_name_only(tmp_path: Path) -> None:
 
 def test_a_party_whose_own_noise_is_not_counted_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = load_party(initialised(tmp_path)).policy
-    monkeypatch.setattr("verticil.party.limits.masked.counted", lambda study: ("insurer", "registry"))
+    monkeypatch.setattr("verticil.party.limits.masked.noise_contributors", lambda study: ("insurer", "registry"))
     (told,) = against(policy, masked())
     assert "the noise of this party is not counted" in told
 
@@ -179,7 +179,7 @@ def test_a_key_counts_when_its_words_were_confirmed_and_no_more_when_another_is_
     assert all("'insurer'" in text and "no pinned key that a person here confirmed" in text for text in told)
     assert all("verticil party confirm-key NAME WORDS" in text for text in told)
     with pytest.raises(PeerFault, match="pins for 'insurer' has other words") as wrong:
-        confirm_key(path, "insurer", spoken("insurer", PINNED["registry"]))
+        confirm_key(path, "insurer", key_words("insurer", PINNED["registry"]))
     assert wrong.value.code == "IDENTITY_REFUSED"
     standing = {key.name: key.standing for key in confirm_key(path, "insurer", PINNED["insurer"].hex()).keys}
     assert standing == {"clinic": "own", "insurer": "confirmed", "registry": "confirmed", "miner": "not confirmed"}
@@ -199,23 +199,23 @@ def test_the_commands_show_and_confirm_keys_and_leave_the_rest_of_party_toml_alo
     path = initialised(tmp_path, confirmed=())
     before = path.read_text()
     assert main(["party", "keys", "--config", str(path)]) == 0
-    assert spoken("insurer", PINNED["insurer"]) in capsys.readouterr().out
-    words = spoken("insurer", PINNED["insurer"]).upper().split("-")
+    assert key_words("insurer", PINNED["insurer"]) in capsys.readouterr().out
+    words = key_words("insurer", PINNED["insurer"]).upper().split("-")
     assert main(["party", "confirm-key", "insurer", *words, "--config", str(path)]) == 0
     assert path.read_text().startswith(before)
     once = path.read_text()
-    confirm_key(path, "insurer", spoken("insurer", PINNED["insurer"]))
+    confirm_key(path, "insurer", key_words("insurer", PINNED["insurer"]))
     assert path.read_text() == once  # no second line
     path.write_text(before.replace("\nallow_masked", "\nconfirmed_keys = { }\nallow_masked", 1))
     with pytest.raises(Misuse, match="cannot be added to"):
-        confirm_key(path, "insurer", spoken("insurer", PINNED["insurer"]))
+        confirm_key(path, "insurer", key_words("insurer", PINNED["insurer"]))
 
 
 def test_words_are_of_a_name_and_a_key_and_as_the_proposal_writes_them() -> None:
     numbers = [0x7F00, 0x0001, 0x3F54, 0xDCC1, 0x0C18, 0x8C4F]  # 127.0.0.1, 63.84.220.193, and of 12.110.110.204's kind
     assert "-".join(map(proquint, numbers[:4])) == "lusab-babad-gutih-tugad"
     assert len({proquint(number) for number in range(2**16)}) == 2**16
-    said = {spoken(name, PINNED[other]) for name in PINNED for other in PINNED}
+    said = {key_words(name, PINNED[other]) for name in PINNED for other in PINNED}
     assert len(said) == len(PINNED) ** 2
 
 
@@ -298,5 +298,5 @@ def test_what_two_know_of_the_noise_is_counted_with_what_is_tolerated(monkeypatc
     assert beside(masked(parties=four, dealer="miner")) == (1.0, 0)  # the miner draws nothing
     assert beside(masked(parties=four, dealer="miner", tolerate=2)) == (1.0, 1)
     assert beside(masked(dealer="miner", count_miner=True)) == (1.24, 0)
-    monkeypatch.setattr("verticil.shared.privacy.masked.counted", lambda study: ("insurer", "registry"))
+    monkeypatch.setattr("verticil.shared.privacy.masked.noise_contributors", lambda study: ("insurer", "registry"))
     assert dealer_event(masked()) is None  # all noise is theirs: tables are a function of the randomized columns

@@ -34,17 +34,17 @@ from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import LeftOut, MaskedRule, QuorumRule, Study, TablesRule
 from verticil.shared.study.masked import (
     bytes_of,
-    covered,
+    covered_coalitions,
     dealers,
     deals_by_party,
-    exposed,
+    list_exposures,
     plan_of,
     slot_milliseconds,
     triples,
 )
 from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.sub_model import narrowed
+from verticil.shared.study.sub_model import narrow
 from verticil.shared.study.tables import tables_of, tables_sigma
 
 SIZES = {"a": (2, 3), "b": (4,), "c": (5, 2), "d": (3,), "e": (2,)}
@@ -244,30 +244,30 @@ def test_a_third_party_deals_and_the_work_is_spread(parties: int) -> None:
 def test_with_two_parties_the_miner_deals_and_reads_with_either() -> None:
     study = masked(2)
     assert dealers(study) == ("miner",)
-    assert [(item.partner, item.owners, item.units) for item in exposed(study)] == [
+    assert [(item.partner, item.owners, item.units) for item in list_exposures(study)] == [
         ("a", ("b",), (2,)),
         ("b", ("a",), (0, 1)),
     ]
-    assert list(covered(study)) == [("a",), ("b",), ("miner",)]
-    assert list(covered(masked(2, count_miner=True))) == [("a",), ("b",), ("miner",)]
+    assert list(covered_coalitions(study)) == [("a",), ("b",), ("miner",)]
+    assert list(covered_coalitions(masked(2, count_miner=True))) == [("a",), ("b",), ("miner",)]
 
 
 def test_a_miner_that_deals_reads_with_one_party_the_columns_of_all_others() -> None:
     study = masked(3, dealer="miner")
-    assert [(item.dealer, item.partner, item.owners) for item in exposed(study)] == [
+    assert [(item.dealer, item.partner, item.owners) for item in list_exposures(study)] == [
         ("miner", "a", ("b", "c")),
         ("miner", "b", ("a", "c")),
         ("miner", "c", ("a", "b")),
     ]
     two = masked(3, dealer="miner", tolerate=2)
     rules.check(two, source="study")
-    assert list(covered(two)) == [("a", "b"), ("a", "c"), ("b", "c"), ("miner",)]
+    assert list(covered_coalitions(two)) == [("a", "b"), ("a", "c"), ("b", "c"), ("miner",)]
 
 
 def test_with_three_parties_that_deal_any_two_are_a_dealer_with_its_partner() -> None:
     study = masked(3)
-    assert list(covered(study)) == [("a", "miner"), ("b", "miner"), ("c", "miner")]
-    assert {(item.dealer, item.partner): item.owners for item in exposed(study)} == {
+    assert list(covered_coalitions(study)) == [("a", "miner"), ("b", "miner"), ("c", "miner")]
+    assert {(item.dealer, item.partner): item.owners for item in list_exposures(study)} == {
         ("a", "b"): ("c",),
         ("a", "c"): ("b",),
         ("b", "a"): ("c",),
@@ -283,7 +283,7 @@ def test_the_coalitions_that_are_covered_are_those_that_a_search_of_all_finds(pa
     """By brute force over all sets of contributors; with third parties of four, one coalition of two is covered."""
     for tolerate in (1, 2):
         study = masked(parties, dealer=dealer, tolerate=tolerate)
-        apart = {frozenset((item.dealer, item.partner)) for item in exposed(study)}
+        apart = {frozenset((item.dealer, item.partner)) for item in list_exposures(study)}
         names = (*study.parties, "miner")
         good = [
             set(some)
@@ -294,9 +294,9 @@ def test_the_coalitions_that_are_covered_are_those_that_a_search_of_all_finds(pa
         ]
         largest = [some for some in good if len(some - {"miner"}) == tolerate or some == {"miner"}]
         largest = [some for some in largest if not any(some < other for other in good)]
-        assert sorted(map(sorted, covered(study))) == sorted(map(sorted, largest))
+        assert sorted(map(sorted, covered_coalitions(study))) == sorted(map(sorted, largest))
         if (parties, dealer, tolerate) == (4, "party", 2):
-            assert len(list(covered(study))) == 1
+            assert len(list(covered_coalitions(study))) == 1
 
 
 # ---- what is refused
@@ -357,10 +357,10 @@ def test_of_a_triple_the_miner_reads_with_any_one_of_the_three_what_the_others_h
     study = with_triples(masked(4), ("c0", "a1", "b0"))
     rules.check(study, source="study")
     assert triples(study) == ((1, 2, 3),)
-    with_miner = {item.partner: (item.owners, item.units) for item in exposed(study) if item.dealer == "miner"}
+    with_miner = {item.partner: (item.owners, item.units) for item in list_exposures(study) if item.dealer == "miner"}
     assert with_miner == {"a": (("b", "c"), (2, 3)), "b": (("a", "c"), (1, 3)), "c": (("a", "b"), (1, 2))}
-    assert not [item for item in exposed(masked(4)) if item.dealer == "miner"]
-    assert list(covered(study)) == [("a",), ("b",), ("c",), ("d", "miner")]
+    assert not [item for item in list_exposures(masked(4)) if item.dealer == "miner"]
+    assert list(covered_coalitions(study)) == [("a",), ("b",), ("c",), ("d", "miner")]
     plan = plan_of(study, 1000)
     assert plan.tables[-1] == (1, 2, 3)
     assert [found.units for found in triples_of(plan)] == [(1, 2, 3)]
@@ -477,10 +477,10 @@ def test_study_check_says_the_four_figures_first_and_compares(
 def test_a_sub_model_keeps_who_deals_and_its_plan_is_of_those_who_remain() -> None:
     study = dataclasses.replace(masked(4), quorum=QuorumRule(deadline_seconds=3600, minimum=3))
     rules.check(study, source="study")
-    rest = narrowed(study, (LeftOut(party="b", missing="approval"),))
+    rest = narrow(study, (LeftOut(party="b", missing="approval"),))
     plan = plan_of(rest, 1000, proposal=canonical.digest(study))
     assert plan.parties == ("a", "c", "d")
     assert plan.dealers == ("d", "c", "a")
     two = masked(3, dealer="miner")
     fewer = dataclasses.replace(two, quorum=QuorumRule(deadline_seconds=3600, minimum=2))
-    assert dealers(narrowed(fewer, (LeftOut(party="c", missing="denial"),))) == ("miner",)
+    assert dealers(narrow(fewer, (LeftOut(party="c", missing="denial"),))) == ("miner",)

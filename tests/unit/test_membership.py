@@ -389,7 +389,7 @@ def test_a_deny_list_never_goes_back_and_outlives_a_restart(home: Path, caplog: 
     now, source, kept = [0.0], home / "revoked.crl", home / "state" / "revoked.crl"
 
     def opened() -> DenyList:
-        return DenyList(ca, [source], kept=kept, monotonic=lambda: now[0])
+        return DenyList(ca, [source], path=kept, monotonic=lambda: now[0])
 
     denied = opened()
     assert (denied.serials(), denied.number(), denied.newer_than(0)) == (frozenset(), 0, b"")

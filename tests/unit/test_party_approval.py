@@ -101,7 +101,7 @@ def counting(name, plain, steps):
 
 def test_an_approval_parses_and_checks_its_study_once(site, monkeypatch):
     """Every step takes the checked value from the record."""
-    canonical.checked.cache_clear()
+    canonical.parse_canonical.cache_clear()
     steps: list[str] = []
     for module, name in ((canonical, "parse"), (canonical.rules, "check")):
         plain = getattr(module, name)

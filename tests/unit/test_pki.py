@@ -306,12 +306,12 @@ def test_feature_29_a_statement_of_a_revoked_certificate_is_refused_unless_it_is
     signed = signer.sign(b"x")
     revoked = {x509.load_der_x509_certificate(signed.certificate).serial_number: NOW}
     for at in (NOW, NOW + DAY, None):
-        fails("CERTIFICATE_REVOKED", lambda at=at: verify_signed(signed, ca, role=Role.MINER, at=at, revoked=revoked))  # type: ignore[misc]
+        fails("CERTIFICATE_REVOKED", lambda at=at: verify_signed(signed, ca, role=Role.MINER, at=at, deny_list=revoked))  # type: ignore[misc]
     earlier = NOW - dt.timedelta(seconds=1)
-    verify_signed(signed, ca, role=Role.MINER, at=earlier, revoked=revoked)
+    verify_signed(signed, ca, role=Role.MINER, at=earlier, deny_list=revoked)
     later = dict.fromkeys(revoked, NOW + DAY)
     for known in (None, {}, {1: NOW}, later):
-        verify_signed(signed, ca, role=Role.MINER, at=NOW, revoked=known)
+        verify_signed(signed, ca, role=Role.MINER, at=NOW, deny_list=known)
 
 
 def test_statements_that_do_not_hold(home: Path, signer: SigningKey, ca: bytes) -> None:

@@ -25,7 +25,7 @@ from verticil.party.storage.database import Database as PartyDatabase
 from verticil.party.storage.database import holds_nothing
 from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.database import Database, Schema, inspect, version_of
-from verticil.shared.storage.durable import Step, watched
+from verticil.shared.storage.durable import Step, watch_steps
 
 SCHEMAS = {"party": OF_PARTY, "miner": OF_MINER}
 both = pytest.mark.parametrize("node", SCHEMAS)
@@ -134,7 +134,7 @@ def test_a_planted_step_that_is_killed_anywhere_is_taken_by_the_next_start(node:
                 raise Killed
 
         try:
-            with watched(kill):
+            with watch_steps(kill):
                 Database(path, planted(node)).close()
         except Killed:
             is_done = passed[-1].kind == "commit" and passed[-1].moment == "after"

@@ -17,7 +17,7 @@ from support import PATIENCE_SECONDS
 from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.database import Database, Schema, inspect, version_of
 from verticil.shared.storage.disk import looking_uri
-from verticil.shared.storage.durable import Step, watched
+from verticil.shared.storage.durable import Step, watch_steps
 
 FIRST = """
 CREATE TABLE person (name TEXT PRIMARY KEY, age INTEGER, tall INTEGER NOT NULL, body BLOB NOT NULL);
@@ -166,7 +166,7 @@ def test_a_migration_that_is_broken_off_at_any_step_is_made_by_the_next_start(tm
                 raise BrokenOff
 
         try:
-            with watched(break_off):
+            with watch_steps(break_off):
                 Database(path, TWO).close()
         except BrokenOff:
             assert version_of(path, TWO) == (2 if passed[-1].kind == "commit" and passed[-1].moment == "after" else 1)

@@ -14,7 +14,7 @@ from verticil.shared.study.approval import check_own_part
 from verticil.shared.study.document import LeftOut, QuorumRule, ShareRule
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.rules import check
-from verticil.shared.study.sub_model import narrowed
+from verticil.shared.study.sub_model import narrow
 
 STUDY = """schema = 1
 id = "small"
@@ -91,7 +91,7 @@ def test_no_party_takes_a_sub_model_without_itself(tmp_path):
     )
     (tmp_path / "study.toml").write_text(text)
     approved = read_study(tmp_path / "study.toml")
-    without = narrowed(approved, (LeftOut(party="insurer", missing="approval"),))
+    without = narrow(approved, (LeftOut(party="insurer", missing="approval"),))
     check_own_part(approved, without, "clinic")
     with pytest.raises(PeerFault, match="tells a sub-model without 'insurer' to it"):
         check_own_part(approved, without, "insurer")
@@ -107,6 +107,6 @@ def test_a_prior_s_table_goes_with_the_party_that_is_left_out(tmp_path):
         "variable = [\n", 'variable = [\n  { party = "registry", name = "plan", categories = ["a", "b"] },\n'
     )
     (tmp_path / "study.toml").write_text(text)
-    without = narrowed(read_study(tmp_path / "study.toml"), (LeftOut(party="insurer", missing="approval"),))
+    without = narrow(read_study(tmp_path / "study.toml"), (LeftOut(party="insurer", missing="approval"),))
     assert without.parameters.prior_tables == (("ward", ((1.0, 2.0),)),)
     assert canonical.from_bytes(canonical.to_bytes(without)) == without

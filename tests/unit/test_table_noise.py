@@ -144,7 +144,7 @@ def test_killed_at_any_step_and_drawn_again_it_is_the_same_noise(tmp_path: Path,
 
         counted(noise, study, columns)
         try:
-            with durable.watched(kill):
+            with durable.watch_steps(kill):
                 noise.draw(again=False)
         except Kill:
             killed = True
@@ -171,7 +171,7 @@ def test_the_secret_lasts_before_the_noise_does(tmp_path: Path, study: Study) ->
     noise = TableNoise(files, study, columns, N_COMMON)
     counted(noise, study, columns)
     steps: list[durable.Step] = []
-    with durable.watched(steps.append):
+    with durable.watch_steps(steps.append):
         noise.draw(again=False)
     done = [(step.kind, step.path) for step in steps if step.moment == "after"]
     folder, key = ("sync-directory", files.root), ("rename", files.noise_key)

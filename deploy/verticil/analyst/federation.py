@@ -73,7 +73,7 @@ async def find_study(connection: Connection, study_id: str) -> bytes:
         Misuse: STUDY_UNKNOWN, none or several.
     """
     from verticil.shared.study.canonical import from_bytes
-    from verticil.shared.study.names import Named, chosen
+    from verticil.shared.study.names import Named, choose
     from verticil.wire.v1 import control_pb2, coordinator_pb2
 
     if connection.control is not None:
@@ -82,7 +82,7 @@ async def find_study(connection: Connection, study_id: str) -> bytes:
     assert connection.coordinator is not None
     tasks = (await connection.coordinator.poll(coordinator_pb2.PollRequest())).tasks
     proposals = (task for task in tasks if task.proposal)
-    choice = chosen(
+    choice = choose(
         study_id,
         (
             Named(digest=task.study_digest, study_id=from_bytes(task.proposal).id, submitter=task.submitter)

@@ -100,7 +100,7 @@ def _warning(code: str, where: str, message: str, hint: str) -> Finding:
 
 
 def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Finding]:
-    if today is not None and study.expired(today):
+    if today is not None and study.is_expired(today):
         yield Finding(
             severity="error",
             code="expired",

@@ -32,7 +32,7 @@ from verticil.shared.federation.audit import Verified
 from verticil.shared.federation.identity.identity import Identity, Role, peer_host
 from verticil.shared.federation.identity.pki import Credentials, exposed_file, identity_of, load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.current import expiry_warning, expiry_words
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import DenyList
@@ -241,7 +241,7 @@ async def check_node(
 
     def why() -> PeerFault:
         return diagnose(
-            endpoint, credentials, server_name=name, expected=peer_identity, timeout_seconds=_SECONDS, at=clock()
+            endpoint, credentials, server_name=name, target=peer_identity, timeout_seconds=_SECONDS, at=clock()
         )
 
     def connect() -> None:
@@ -259,7 +259,7 @@ async def check_node(
             endpoint,
             credentials,
             server_name=name,
-            expected=peer_identity,
+            target=peer_identity,
             timeout_seconds=_SECONDS,
         )
         identity = identity_of(certificate)
@@ -274,7 +274,7 @@ async def check_node(
     except VerticilError as error:
         yield fail(of("TLS"), error)
         return
-    line = Connection(endpoint, credentials, server_name=name, expected=peer_identity, revocations=revocations)
+    line = Connection(endpoint, credentials, server_name=name, target=peer_identity, revocations=revocations)
     async for finding in _check_acceptance(line, str(credentials.identity), clock=clock):
         yield dataclasses.replace(finding, check=of(finding.check))
 
@@ -560,7 +560,7 @@ def _masked(config: PartyConfig) -> Iterator[Finding]:
     keys = pinned_keys(config.federation)
     others = [name for name in (*config.federation.peers, MINER) if name != config.name]
     if own := keys.get(config.name):
-        yield ok("words of this party's key", f"{spoken(config.name, own)}: read them to the others, by telephone")
+        yield ok("words of this party's key", f"{key_words(config.name, own)}: read them to the others, by telephone")
     without_key = [name for name in others if name not in keys]
     strangers = [name for name in others if name not in config.policy.recipients]
     lacking = (
@@ -603,7 +603,7 @@ def _miner_sealing(config: MinerConfig) -> Iterator[Finding]:
     except VerticilError as error:
         yield fail("sealing key", error)
         return
-    yield ok("sealing key", f"is the pinned one; its words: {spoken(MINER, federation.miner_sealing)}")
+    yield ok("sealing key", f"is the pinned one; its words: {key_words(MINER, federation.miner_sealing)}")
     if missing := [name for name in federation.peers if name not in federation.sealing]:
         hint = "they read them out: verticil pki seal NAME.crt; put them into every site's federation.toml"
         yield warn("sealing key", f"[sealing] has no key of {', '.join(missing)}", hint)

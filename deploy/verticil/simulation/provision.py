@@ -29,7 +29,7 @@ from verticil.shared.documents.config import RELAY, read_toml
 from verticil.shared.federation.identity.authority import create_authority, issue, new_sealing_pem
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import public_key_text
-from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import public_sealing_key
 from verticil.shared.study.protocol import MINER
 from verticil.shared.study.protocols import PROTOCOLS
@@ -205,7 +205,7 @@ _FLOOR_COLUMNS: Final = 15
 
 def _of_masks(limits: Limits, pinned_keys: Mapping[str, str]) -> str:
     """Write what a policy says of masked studies; nothing where no key is pinned for them."""
-    confirmations = (f"{name} = {quote_toml(spoken(name, bytes.fromhex(key)))}" for name, key in pinned_keys.items())
+    confirmations = (f"{name} = {quote_toml(key_words(name, bytes.fromhex(key)))}" for name, key in pinned_keys.items())
     study = _FLOOR_COLUMNS * limits.floor
     return _MASKED.format(
         masked=limits.masked,
@@ -335,7 +335,7 @@ def provision(
             # A round of masked tables hangs on the keys of its nodes, so with a seed they follow from it, too.
             draw_key = None if seed is None else functools.partial(_key, seed, name)
             new_identity = issue(
-                authority, name, role, node / "pki", hosts=hosts if serves else (), days=1, drawn=draw_key
+                authority, name, role, node / "pki", hosts=hosts if serves else (), days=1, key_bytes=draw_key
             )
             if new_identity.sealing_key is not None and (masked or RELAY in addresses.values()):
                 sealing[name] = public_sealing_key(new_identity.sealing_key)

@@ -141,7 +141,7 @@ async def run_party(
     revocations = DenyList(
         credentials.ca_pem,
         [config.federation.ca_certificate.with_name(FILE_NAME)],
-        kept=config.state_directory / FILE_NAME,
+        path=config.state_directory / FILE_NAME,
     )
     if coordinator_factory is None:
         # Compiled kernels belong to the daemon's own folder: the program's may be read-only.

@@ -59,7 +59,7 @@ from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.release.download import CHANGED, fetch_release
 from verticil.shared.storage.disk import write_fault
 from verticil.shared.storage.durable import remove_tree
-from verticil.shared.study.names import chosen
+from verticil.shared.study.names import choose
 from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
@@ -256,7 +256,7 @@ class Exchange:
         return folder
 
     def _digest(self, name: str) -> bytes:
-        match = chosen(name, self._node.catalogue.submissions.names())
+        match = choose(name, self._node.catalogue.submissions.names())
         if match is None:
             raise Misuse("STUDY_UNKNOWN", f"study '{name[:80]}': is not here", hint="verticil study list")
         return match.digest

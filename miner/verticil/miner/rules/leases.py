@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.shared.core.errors import CODES, PeerFault
-from verticil.shared.federation.transport.errors_on_wire import shown
+from verticil.shared.federation.transport.errors_on_wire import shorten
 from verticil.wire.v1 import coordinator_pb2
 
 HEARTBEAT_SECONDS: Final = 45
@@ -45,7 +45,7 @@ class Progress:
     def of(cls, message: coordinator_pb2.Progress) -> Progress:
         """Read progress as it may be shown; an objection's code that this version does not know counts as a refusal by policy."""
         items = [
-            (item.code if item.code in CODES else "POLICY_REFUSED", shown(item.message, _LONGEST_OBJECTION))
+            (item.code if item.code in CODES else "POLICY_REFUSED", shorten(item.message, _LONGEST_OBJECTION))
             for item in message.objections.items[:_MOST_OBJECTIONS]
         ]
         return cls(

@@ -364,7 +364,7 @@ class Rounds(MessageRounds):
                 role=Role.MINER if own else Role.PARTY,
                 name=session.identity.name if own else name,
                 at=session.clock(),
-                revoked=session.revocations.since(),
+                deny_list=session.revocations.since(),
             )
 
         pinned_keys = {name: self._sealing.pinned[name] for name in plan.parties}

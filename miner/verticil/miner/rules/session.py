@@ -39,7 +39,7 @@ from verticil.shared.core.errors import CODES, Misuse, PeerFault, Refusal, from_
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.federation.transport.errors_on_wire import shown
+from verticil.shared.federation.transport.errors_on_wire import shorten
 from verticil.shared.release.evidence import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
@@ -333,7 +333,7 @@ class Session:
         if party in record.declined:
             raise Refusal("STUDY_DENIED", f"study '{record.study_id}': denied by {party}")
         revocations = self.revocations.since()
-        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock(), revoked=revocations)
+        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock(), deny_list=revocations)
         statement = approval.parse_approval(signed.body)  # not kept in memory before it counts
         approval.check_approval(statement, self.proposal(record), party)
         if self.clock().astimezone(dt.UTC).date() > statement.expires:
@@ -414,9 +414,9 @@ class Session:
             if is_final(self.state(record)):
                 return
             if blocking_parties.bears(self.proposal(record), record, party):
-                self.catalogue.absences.decline(digest, party, shown(reason, _MAX_REASON))
+                self.catalogue.absences.decline(digest, party, shorten(reason, _MAX_REASON))
             else:
-                self.catalogue.add_denial(digest, party, shown(reason, _MAX_REASON))
+                self.catalogue.add_denial(digest, party, shorten(reason, _MAX_REASON))
 
     def revoke(self, digest: bytes, party: str, reason: str) -> None:
         """Record that a party takes its approval back. It ends a study that has not ended; one that is published is flagged.
@@ -428,7 +428,7 @@ class Session:
         with self._deciding:
             ends = not is_final(self.state(self.record(digest)))
             at = timestamp(self.clock())
-            self.catalogue.deletions.revoke(digest, party, shown(reason, _MAX_REASON), at, ends=ends)
+            self.catalogue.deletions.revoke(digest, party, shorten(reason, _MAX_REASON), at, ends=ends)
 
     def confirm(self, digest: bytes, party: str, common_sha256: bytes) -> None:
         """Record that a party accepts the common list.
@@ -463,10 +463,10 @@ class Session:
             return
         if failure.code not in CODES:
             raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
-        message = blocking_parties.report_text(party, shown(failure.message, _MAX_REASON))
+        message = blocking_parties.report_text(party, shorten(failure.message, _MAX_REASON))
         if not is_final(self.state(record)):
             self.catalogue.fail(
-                digest, Failure(code=failure.code, message=message, hint=shown(failure.hint, _MAX_REASON))
+                digest, Failure(code=failure.code, message=message, hint=shorten(failure.hint, _MAX_REASON))
             )
 
     def of_effective(self, effective_digest: bytes, party: str) -> StudyRecord:
@@ -550,7 +550,7 @@ def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.
     session.require(record, State.REVIEW)
     for at in (session.clock(), statement.signed_at):  # now, and as everybody who verifies the release will check it
         verify_signed(
-            signed, session.authority, role=Role.PARTY, name=party, at=at, revoked=session.revocations.since()
+            signed, session.authority, role=Role.PARTY, name=party, at=at, deny_list=session.revocations.since()
         )
     content = (statement.study_digest, statement.manifest_sha256, statement.party)
     if content != (record.digest, record.review_manifest, party):

@@ -87,7 +87,7 @@ class Submissions:
 
     def _check(self, study: Study, analyst: str) -> None:
         now = self._session.clock().astimezone(dt.UTC)
-        if study.expired(now.date()):
+        if study.is_expired(now.date()):
             raise Refusal(
                 "STUDY_EXPIRED",
                 f"study '{study.id}': its last valid day was {study.expires.isoformat()}",

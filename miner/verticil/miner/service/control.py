@@ -27,7 +27,7 @@ from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.identity import Identity, Role
-from verticil.shared.study.names import chosen, fits
+from verticil.shared.study.names import choose, fits
 from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, control_pb2
@@ -154,7 +154,7 @@ class Control:
             for study in self._session.catalogue.submissions.names()
             if fits(name, study) and self._is_told_of(self._session.record(study.digest), identity)
         ]
-        match = chosen(name, studies, caller=identity.name if identity.role is Role.ANALYST else "")
+        match = choose(name, studies, caller=identity.name if identity.role is Role.ANALYST else "")
         if match is None:
             raise _unknown()
         return match.digest

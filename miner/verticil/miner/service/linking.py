@@ -96,7 +96,7 @@ class Linking:
             party=party,
             at=session.clock(),
             what=what,
-            revoked=session.revocations.since(),
+            deny_list=session.revocations.since(),
         )
         former_statement = record.commitments.get(party)
         if former_statement is None:
@@ -147,7 +147,7 @@ class Linking:
             party=party,
             at=session.clock(),
             what="blinded list",
-            revoked=session.revocations.since(),
+            deny_list=session.revocations.since(),
         )
         arriving = session.intake.blinded(record, study, first.owner, first.hop)
         new_list = StoredBlinded(size=first.size, sha256=first.sha256, statement=StoredSignature.of(first.statement))

@@ -207,7 +207,7 @@ class MinerNode:
             randomized_days=config.randomized_days,
             sealing=sealing_of(config),
             seed_derived=seed_derived,
-            revocations=DenyList(credentials.ca_pem, [deny_list], kept=config.state_directory / FILE_NAME),
+            revocations=DenyList(credentials.ca_pem, [deny_list], path=config.state_directory / FILE_NAME),
             accept_older=accept_older,
         )
 

@@ -112,7 +112,7 @@ class Scores:
                 f"study '{study.id}': party '{party}' is not in it",
                 hint="the certificate's name must be the party's name in the study",
             )
-        if study.expired(self._today()):
+        if study.is_expired(self._today()):
             raise _refuse_expired(study)
         n_scores = len(scored_pairs(study, party))
         if len(request.information) != n_scores:

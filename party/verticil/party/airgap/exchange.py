@@ -217,7 +217,7 @@ async def _open_journal(config: PartyConfig, *, accept_older: bool = False) -> A
             revocations=DenyList(
                 credentials.ca_pem,
                 [config.federation.ca_certificate.with_name(FILE_NAME)],
-                kept=config.state_directory / FILE_NAME,
+                path=config.state_directory / FILE_NAME,
             ),
             authority=credentials.ca_pem,
             clock=utc_now,

@@ -41,7 +41,7 @@ from verticil.party.storage.database import Database
 from verticil.shared.core.arrays import bytes_in_parts, key_numbers, sha256_of, taken
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.disk import replace_file
-from verticil.shared.storage.nameless import Rows, kept
+from verticil.shared.storage.nameless import Rows, join_parts
 from verticil.shared.storage.sorting import Sorter
 
 MEMORY_PEOPLE: Final = 1 << 20
@@ -138,7 +138,7 @@ class CommonSets:
             with disk_faults(self._directory):
                 sorter.add(part)
         with disk_faults(self._directory):  # two are equal by chance in one of 37 million sets of a million
-            return kept(folder if n > MEMORY_PEOPLE else None, n, map(key_numbers, sorter.blocks()), _KEY)
+            return join_parts(folder if n > MEMORY_PEOPLE else None, n, map(key_numbers, sorter.blocks()), _KEY)
 
     def similar(self, digest: bytes, people: CommonPeople, *, minimum: int) -> tuple[Similar, ...]:
         """Return earlier studies whose people leave, with these, fewer than `minimum`, and somebody.

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.macs import PackedIds
 from verticil.shared.core.arrays import key_numbers
-from verticil.shared.storage.nameless import Rows, kept
+from verticil.shared.storage.nameless import Rows, join_parts
 from verticil.shared.storage.sorting import Sorter
 
 Keys = NDArray[np.uint64]
@@ -177,7 +177,7 @@ class TableKeys:
 
     def _distinct(self, blocks: Iterator[Rows], n: int) -> Keys:
         counter = _Counted(_each_once(map(key_numbers, blocks)))
-        keys = kept(self._folder if n > self._memory_people else None, n, _fill_up(counter, n), _KEY)
+        keys = join_parts(self._folder if n > self._memory_people else None, n, _fill_up(counter, n), _KEY)
         return keys[: counter.n_keys]
 
 

@@ -15,7 +15,7 @@ from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.figures import delta_exceeds, epsilon_exceeds
 from verticil.shared.privacy.masked import tables_event
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import counted, exposed, rule_of
+from verticil.shared.study.masked import list_exposures, noise_contributors, rule_of
 from verticil.shared.study.protocols import opens_tables
 
 FLOOR: Final = 6.0
@@ -112,12 +112,12 @@ def against(policy: MaskedPolicy, study: Study, party: str) -> Iterator[Against]
 
 
 def _of_contributors(policy: MaskedPolicy, study: Study, party: str) -> Iterator[Against]:
-    for item in exposed(study):
+    for item in list_exposures(study):
         if item.partner == party and (why := policy.why_not(item.dealer, policy.dealers)):
             partners = ", ".join(f"'{name}'" for name in item.owners)
             what = f"'{item.dealer}' would deal the masks of this party and {partners}, and {why}"
             yield _make_objection(what, "allowed_dealers", hint=_hint(why))
-    drawing = counted(study)
+    drawing = noise_contributors(study)
     if party not in drawing:
         yield _make_objection(
             "the noise of this party is not counted", "noise_from", hint="ask for a study in which it is"

@@ -17,7 +17,7 @@ from typing import Final
 from verticil.party.config import PartyConfig, load_party, pinned_keys
 from verticil.party.operator.approvers import replace_config
 from verticil.shared.core.errors import Misuse, PeerFault
-from verticil.shared.federation.identity.spoken import says, spoken
+from verticil.shared.federation.identity.spoken import key_words, says
 
 _TABLE: Final = "[policy.confirmed_keys]"
 
@@ -57,7 +57,7 @@ def keys(config: PartyConfig) -> PinnedKeys:
     return PinnedKeys(
         party=config.name,
         keys=tuple(
-            PinnedKey(name=name, words=spoken(name, public), standing=standing(name))
+            PinnedKey(name=name, words=key_words(name, public), standing=standing(name))
             for name, public in pinned_keys(config.federation).items()
         ),
     )
@@ -91,7 +91,7 @@ def confirm_key(path: Path, name: str, words: str) -> PinnedKeys:
         )
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
-    new_line = f"{json.dumps(name)} = {json.dumps(spoken(name, key_pins[name]))}"
+    new_line = f"{json.dumps(name)} = {json.dumps(key_words(name, key_pins[name]))}"
     if _TABLE in lines:
         start = lines.index(_TABLE)
         end = next((i for i in range(start + 1, len(lines)) if lines[i].lstrip().startswith("[")), len(lines))
@@ -101,7 +101,7 @@ def confirm_key(path: Path, name: str, words: str) -> PinnedKeys:
     else:
         lines += ["", _TABLE, new_line]
     whole = "\n".join(lines) + "\n"
-    if not _adds(text, whole, name, spoken(name, key_pins[name])):
+    if not _adds(text, whole, name, key_words(name, key_pins[name])):
         hint = f"write it with an editor, under {_TABLE}: {new_line}"
         raise Misuse("CONFIG_INVALID", f"{path.name}: policy.confirmed_keys: cannot be added to", hint=hint)
     replace_config(path, whole.encode("utf-8"))

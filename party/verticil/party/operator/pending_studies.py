@@ -323,7 +323,7 @@ def _recipients(config: PartyConfig, study: Study) -> tuple[str, ...]:
 
 def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> tuple[str, ...]:
     objections = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
-    over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.expired(now.date()) else []
+    over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.is_expired(now.date()) else []
     return (*over, *(item.message for item in objections))
 
 

@@ -33,7 +33,7 @@ from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
 from verticil.shared.privacy.events import Linkage, PrivacyEvent
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import opens_tables, protocol_of
 from verticil.shared.study.reading import read_declarations
@@ -120,7 +120,7 @@ def review(
         Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER, SAME_PEOPLE.
         DataFault, Misuse: a table that is no readable file or lacks a column; whatever is wrong with party.toml.
     """
-    study = with_own_randomization(config, checked(proposal))
+    study = with_own_randomization(config, parse_canonical(proposal))
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
     policy.refuse(
@@ -243,7 +243,7 @@ def check_expiry(study: Study, today: date) -> None:
     Raises:
         Refusal: STUDY_EXPIRED.
     """
-    if study.expired(today):
+    if study.is_expired(today):
         hint = "nothing is sent after that day; submit a new study"
         raise Refusal(
             "STUDY_EXPIRED", f"study '{study.id}': its last day was {study.expires}, today is {today}", hint=hint
@@ -419,7 +419,7 @@ def check_effective(approved_study: Study, effective: bytes, effective_digest: b
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{approved_study.id}': the effective study does not have the digest that is told"
         )
-    study = checked(effective)
+    study = parse_canonical(effective)
     check_own_part(approved_study, study, party)
     return study
 

@@ -36,7 +36,7 @@ from verticil.shared.documents.record import encode
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.release.formats.deletion import Deletion, PeerDeletion, parse_deletion, parse_peer_deletion
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
@@ -206,7 +206,7 @@ class Revocations:
         sha256 = hashlib.sha256(signed.body).digest()
         about = Event(what=What.DELETION, who="miner", study=digest, study_id=study_id, peer_event=sha256)
         try:
-            miner = verify_signed(signed, authority, role=Role.MINER, at=at, revoked=deny_list)
+            miner = verify_signed(signed, authority, role=Role.MINER, at=at, deny_list=deny_list)
             deletion = parse_deletion(signed.body)
             self._check_deletion(deletion, digest, miner.name)
         except VerticilError as error:
@@ -280,7 +280,7 @@ class Revocations:
         )
         deletions: list[Awaited] = []
         for digest, study_id, proposal, effective_digest in revocations:
-            study = checked(proposal)
+            study = parse_canonical(proposal)
             protocol = protocol_of(study)
             if not protocol.coordinated or protocol.opens_tables:
                 peers = tuple(name for name in study.parties if name != self._party) if effective_digest else ()
@@ -332,7 +332,7 @@ class Revocations:
             what=What.DELETION, who=peer, study=deletion.digest, study_id=deletion.study_id, peer_event=sha256
         )
         try:
-            verify_signed(signed, authority, role=Role.PARTY, name=peer, at=at, revoked=deny_list)
+            verify_signed(signed, authority, role=Role.PARTY, name=peer, at=at, deny_list=deny_list)
             confirmation = parse_peer_deletion(signed.body)
             self._check(confirmation, deletion.digest, peer)
         except VerticilError as error:

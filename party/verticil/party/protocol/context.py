@@ -109,13 +109,13 @@ class Node:
 
     def verify(self, signed: common_pb2.Signed, *, role: Role, name: str | None = None) -> None:
         """Check that a node of this federation signed, with a certificate that counts now; raises as `verify_signed`."""
-        verify_signed(signed, self.authority, role=role, name=name, at=self.clock(), revoked=self.revocations.since())
+        verify_signed(signed, self.authority, role=role, name=name, at=self.clock(), deny_list=self.revocations.since())
 
     def check_statement(self, signed: common_pb2.Signed, body: bytes, *, party: str, what: str) -> None:
         """Check that `party` signed exactly `body`; raises as
         `verticil.shared.federation.alignment.statements.check_statement`."""
         at, revocations = self.clock(), self.revocations.since()
-        check_statement(signed, body, authority=self.authority, party=party, at=at, what=what, revoked=revocations)
+        check_statement(signed, body, authority=self.authority, party=party, at=at, what=what, deny_list=revocations)
 
     def fail(self, digest: bytes, error: VerticilError) -> None:
         """Record that this party cannot go on with a study; the first failure stays. Blocks."""

@@ -17,7 +17,7 @@ from verticil.party.policy.by_rule import objections
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import DataFault, VerticilError, from_code
-from verticil.shared.federation.transport.errors_on_wire import shown, to_detail
+from verticil.shared.federation.transport.errors_on_wire import shorten, to_detail
 from verticil.wire.v1 import common_pb2
 
 _FAMILIES: Final = {
@@ -80,4 +80,4 @@ def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_
 
 def words_of(message: common_pb2.Objections) -> str:
     """Return another party's objections, for people here; empty: nothing against the study."""
-    return "; ".join(shown(f"{item.code}: {item.message}", 200) for item in message.items[: _MOST_TOLD + 1])
+    return "; ".join(shorten(f"{item.code}: {item.message}", 200) for item in message.items[: _MOST_TOLD + 1])

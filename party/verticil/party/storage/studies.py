@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple
 from verticil.party.storage.database import Database
 from verticil.shared.core.errors import Misuse, VerticilError, from_code
 from verticil.shared.storage.rows import Cell
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final
@@ -81,17 +81,17 @@ class Task:
     @property
     def proposal_study(self) -> Study:
         """The study as it was submitted, checked. Raises PeerFault: MESSAGE_INVALID."""
-        return checked(self.proposal)
+        return parse_canonical(self.proposal)
 
     @property
     def effective_study(self) -> Study:
         """The effective study, checked; there is one from the common decision on. Raises PeerFault: MESSAGE_INVALID."""
-        return checked(self.effective)
+        return parse_canonical(self.effective)
 
     @property
     def latest(self) -> Study:
         """The effective study, and before there is one the study as it was submitted. Raises PeerFault: MESSAGE_INVALID."""
-        return checked(self.effective or self.proposal)
+        return parse_canonical(self.effective or self.proposal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,20 +61,20 @@ def combination_numbers(columns: Sequence[NDArray[np.integer]]) -> Ints:
     >>> combination_numbers([np.array([0, 1, 1, 0]), np.array([2, 0, 0, 1])]).tolist()
     [2, 3, 3, 1]
     """
-    numbers, bound = np.zeros(len(columns[0]), dtype=np.int64), 1
+    numbers, n_combinations = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         width = int(column.max(initial=0)) + 1
-        if bound * width >= _PACKED_BELOW:
+        if n_combinations * width >= _PACKED_BELOW:
             distinct, numbers = np.unique(numbers, return_inverse=True)
-            bound = len(distinct)
+            n_combinations = len(distinct)
         numbers *= width
         numbers += column
-        bound *= width
+        n_combinations *= width
     return numbers
 
 
 def distinct_rows(codes: R) -> tuple[R, Ints, Ints]:
-    """The different rows of (n, d) codes, as `numpy.unique` along the first axis, which compares them byte by byte.
+    """Return the different rows of (n, d) codes, as `numpy.unique` along the first axis, which compares them byte by byte.
 
     Returns:
         (m, d) in lexicographic order; (n,) the place of each row among them; (m,) how often each is there.
@@ -89,17 +89,17 @@ def distinct_rows(codes: R) -> tuple[R, Ints, Ints]:
 
 
 def typed(raw: NDArray[np.uint8], size: int) -> Codes:
-    """The codes of which these are the bytes, of 1 or 2 each."""
+    """Return the codes of which these are the bytes, of 1 or 2 each."""
     return raw if size == 1 else raw.view(np.uint16)
 
 
 def taken(array: A, rows: NDArray[np.int64]) -> A:
     """`array[rows]`, after which no page of either stays in memory where they are mapped; quick where rows are neighbours."""
-    found = cast("A", array[rows])
+    rows_out = cast("A", array[rows])
     if len(rows):
         give_back(array[int(rows.min()) : int(rows.max()) + 1])
         give_back(rows)
-    return found
+    return rows_out
 
 
 def bytes_in_parts(array: NDArray[np.generic]) -> Iterator[memoryview]:

@@ -27,9 +27,9 @@ def compiled_for(signature: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         try:
-            made = numba.njit(signature, cache=True, nogil=True)(function)
+            function_out = numba.njit(signature, cache=True, nogil=True)(function)
         except RuntimeError:  # no folder for compiled code can be written to: a read-only installation without a home
-            made = numba.njit(signature, nogil=True)(function)
-        return cast("Callable[P, R]", made)
+            function_out = numba.njit(signature, nogil=True)(function)
+        return cast("Callable[P, R]", function_out)
 
     return decorate

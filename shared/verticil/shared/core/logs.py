@@ -38,9 +38,9 @@ def fields(*, study: str | None = None, party: str | None = None, request: str |
         party: a party's name.
         request: what tells one request from another.
     """
-    given = {"study": study, "party": party, "request": request}
-    merged = dict(_FIELDS.get()) | {key: value for key, value in given.items() if value is not None}
-    token = _FIELDS.set(tuple(merged.items()))
+    new_fields = {"study": study, "party": party, "request": request}
+    all_fields = dict(_FIELDS.get()) | {key: value for key, value in new_fields.items() if value is not None}
+    token = _FIELDS.set(tuple(all_fields.items()))
     try:
         yield
     finally:
@@ -59,7 +59,7 @@ class Formatter(logging.Formatter):
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
+        """Format the line of a record."""
         time = dt.datetime.fromtimestamp(record.created, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         entry = {"time": time, "level": record.levelname.lower(), "logger": record.name, **dict(_FIELDS.get())}
         entry["message"] = _message(record)

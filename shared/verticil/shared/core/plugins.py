@@ -83,9 +83,9 @@ def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
             if entry.startswith(_OWN) and entry.endswith(_ENDING):
                 name, _, version = entry.removesuffix(_ENDING).partition("-")
                 places.setdefault(name, (version, os.path.join(folder, entry, "entry_points.txt")))
-    expected, _ = places.pop(_OWN, ("", ""))
+    own_version, _ = places.pop(_OWN, ("", ""))
     return tuple(
-        Plugin(name=name.replace("_", "-"), version=version, expected=expected, groups=_groups(file))
+        Plugin(name=name.replace("_", "-"), version=version, expected=own_version, groups=_groups(file))
         for name, (version, file) in places.items()
         if name.startswith(f"{_OWN}_")
     )

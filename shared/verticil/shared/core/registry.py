@@ -35,20 +35,20 @@ class Registry(Generic[Item]):
         self._items[name] = item
 
     def named(self, name: str) -> Item:
-        """The one of this name.
+        """Return the item of this name.
 
         Raises:
             Misuse: STUDY_UNSUPPORTED, there is none.
         """
-        found = self._items.get(name)
-        if found is None:
-            known = ", ".join(self._items)
-            raise Misuse("STUDY_UNSUPPORTED", f"{self._kind} '{name}': not in this program", hint=f"it has: {known}")
-        return found
+        item = self._items.get(name)
+        if item is None:
+            names = ", ".join(self._items)
+            raise Misuse("STUDY_UNSUPPORTED", f"{self._kind} '{name}': not in this program", hint=f"it has: {names}")
+        return item
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names."""
+        """All names of the registry."""
         return tuple(self._items)
 
     def __iter__(self) -> Iterator[Item]:

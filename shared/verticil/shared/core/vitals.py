@@ -99,7 +99,7 @@ class Vitals:
         self._ended = False
 
     def serving(self, look: Callable[[], str]) -> None:
-        """The daemon serves.
+        """Record that the daemon serves.
 
         Args:
             look: how it is, in words, whenever it is called in a worker thread; it raises the VerticilError that keeps the daemon
@@ -127,25 +127,27 @@ class Vitals:
             self._write(PeerFault("NOT_READY", "the daemon is starting", hint="ask again in a moment"), ended=False)
             return
         try:
-            said: VerticilError | str = self._look()
+            report: VerticilError | str = self._look()
         except VerticilError as error:
-            said = error
+            report = error
         except Exception as error:  # noqa: BLE001 (a daemon must not be taken for dead because of it)
-            said = InternalFault("INTERNAL", f"how the daemon is cannot be told: {type(error).__name__}")
-        trouble = said.code if isinstance(said, VerticilError) else ""
+            report = InternalFault("INTERNAL", f"how the daemon is cannot be told: {type(error).__name__}")
+        trouble = report.code if isinstance(report, VerticilError) else ""
         if trouble != self._trouble:
-            if isinstance(said, VerticilError):
-                _log.warning("%s", said)
+            if isinstance(report, VerticilError):
+                _log.warning("%s", report)
             else:
                 _log.info("%s is over", self._trouble)
             self._trouble = trouble
-            _notify(f"STATUS={said.code}: {said.message}" if isinstance(said, VerticilError) else f"STATUS={said}")
-        self._write(said, ended=False)
+            _notify(
+                f"STATUS={report.code}: {report.message}" if isinstance(report, VerticilError) else f"STATUS={report}"
+            )
+        self._write(report, ended=False)
 
     def end(self, error: VerticilError | None) -> None:
-        """The last word: why the daemon ended; None: it was stopped."""
-        stopped = PeerFault("NOT_READY", "the daemon was stopped", hint=_START)
-        self._write(stopped if error is None else error, ended=True)
+        """Write the last word: why the daemon ended; None: it was stopped."""
+        end_fault = PeerFault("NOT_READY", "the daemon was stopped", hint=_START)
+        self._write(end_fault if error is None else error, ended=True)
         with self._writing:
             self._ended = True  # a worker thread may still be about to say otherwise
             if self._descriptor is not None:
@@ -165,7 +167,8 @@ class Vitals:
                 os.pwrite(descriptor, text.encode().ljust(_BYTES - 1) + b"\n", 0)
 
     def _opened(self) -> int | None:
-        """The file, held as long as the daemon lives; None: another daemon holds it, or this one never served and there is none.
+        """Return the file, held as long as the daemon lives; None: another daemon holds it, or this one never served and
+        there is none.
 
         It is made by a daemon that serves: in a folder without a state it would look like the remains of one.
         """
@@ -213,7 +216,7 @@ async def living(directory: Path, stop: asyncio.Event) -> AsyncGenerator[Vitals]
 
 
 def judge(directory: Path) -> str:
-    """What the daemon of a state folder says of itself.
+    """Return what the daemon of a state folder says of itself.
 
     Args:
         directory: the state folder, on this machine.
@@ -259,7 +262,7 @@ def _one_line(text: str, limit: int) -> str:
 
 
 def _boot() -> str:
-    """A name of the time since the machine was started."""
+    """Return a name of the time since the machine was started."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -267,7 +270,7 @@ def _boot() -> str:
 
 
 def _seconds_since_boot() -> int:
-    """As everybody on this machine counts them."""
+    """Return the seconds since the machine was started, as everybody on this machine counts them."""
     try:
         return int(Path("/proc/uptime").read_text(encoding="ascii").split(".")[0])
     except OSError:

@@ -34,7 +34,7 @@ def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
 
 
 def toml_text(path: Path, *, code: str = "CONFIG_INVALID") -> str:
-    """The text of a file, which may be no TOML.
+    """Return the text of a file, which may be no TOML.
 
     Raises:
         Misuse: FILE_MISSING when there is no such file, `code` when it is not UTF-8.
@@ -74,7 +74,7 @@ def toml_table(text: str, *, source: str, path: str = "", code: str = "CONFIG_IN
 
 
 def path_in(table: Table, key: str, base: Path, default: str | None = None) -> Path:
-    """A path at a key, relative to `base` (the folder of the document); without a default the key must be there."""
+    """Return a path at a key, relative to `base` (the folder of the document); without a default the key must be there."""
     return base / Path(table.value(str, key) if default is None else table.value(str, key, default))
 
 
@@ -180,7 +180,7 @@ def load_federation(path: Path) -> Federation:
 
 
 def _peers(table: Table) -> Mapping[str, str]:
-    """The table ``[peers]``: NAME = "host:port", or "relay"."""
+    """Read the table ``[peers]``: NAME = "host:port", or "relay"."""
     section = table.table("peers", optional=True)
     peers: dict[str, str] = {}
     owners: dict[str, str] = {}
@@ -199,7 +199,7 @@ def _peers(table: Table) -> Mapping[str, str]:
 
 
 def _sealing(table: Table) -> Mapping[str, bytes]:
-    """The table ``[sealing]``: NAME = "64 hexadecimal digits"."""
+    """Read the table ``[sealing]``: NAME = "64 hexadecimal digits"."""
     section = table.table("sealing", optional=True)
     keys: dict[str, bytes] = {}
     owners: dict[bytes, str] = {}
@@ -238,8 +238,8 @@ def check_address(table: Table, key: str, address: str, *, example: str, least_p
 def _is_address(address: str, least_port: int) -> bool:
     host, _, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    shaped = bool(bare) and not any(c.isspace() or c in "/@[]*" for c in bare) and (":" not in bare or bare != host)
-    return shaped and port.isascii() and port.isdigit() and least_port <= int(port) <= 65_535
+    has_form = bool(bare) and not any(c.isspace() or c in "/@[]*" for c in bare) and (":" not in bare or bare != host)
+    return has_form and port.isascii() and port.isdigit() and least_port <= int(port) <= 65_535
 
 
 def _address_hint(address: str) -> str:
@@ -277,7 +277,7 @@ def loopback_address(listen: str, *, where: str, hint: str) -> tuple[str, int]:
 
 
 def listen_address(table: Table, *, hint: str) -> tuple[str, int] | None:
-    """The ``listen`` of a table that says nothing else; None where it is absent.
+    """Return the ``listen`` of a table that says nothing else; None where it is absent.
 
     Raises:
         Misuse: CONFIG_INVALID, as `loopback_address`.
@@ -292,7 +292,7 @@ def listen_address(table: Table, *, hint: str) -> tuple[str, int] | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is one that only this machine reaches."""
+    """Return whether an address is one that only this machine reaches."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -19,7 +19,7 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 
 def strict_json(data: bytes) -> object:
-    """The value in `data`, without what JSON leaves open.
+    """Return the value in `data`, without what JSON leaves open.
 
     Raises:
         ValueError: not UTF-8, not JSON, a key twice, NaN, more values than `DOCUMENT_VALUES`; in our own words: a parser's text
@@ -95,7 +95,7 @@ class Node:
         raise GateFailed("RELEASE_INVALID", f"{self.where}: {problem}")
 
     def object(self) -> Node:
-        """This value, which must be an object."""
+        """Return this value, which must be an object."""
         if not isinstance(self.value, dict):
             self.fail("expected an object")
         return self
@@ -107,16 +107,16 @@ class Node:
         return Node(values[key], where=f"{self.where}: {key}")
 
     def get(self, key: str) -> Node | None:
-        """The value under `key`; None when it is absent or null."""
+        """Return the value under `key`; None when it is absent or null."""
         value = cast("dict[str, object]", self.object().value).get(key)
         return None if value is None else Node(value, where=f"{self.where}: {key}")
 
     def keys(self) -> tuple[str, ...]:
-        """The keys of this object."""
+        """Return the keys of this object."""
         return tuple(cast("dict[str, object]", self.object().value))
 
     def items(self) -> tuple[Node, ...]:
-        """The items of this list."""
+        """Return the items of this list."""
         if not isinstance(self.value, list):
             self.fail("expected a list")
         values = cast("list[object]", self.value)
@@ -126,35 +126,35 @@ class Node:
         return iter(self.items())
 
     def text(self) -> str:
-        """This value, which must be a string."""
+        """Return this value, which must be a string."""
         if not isinstance(self.value, str):
             self.fail("expected a string")
         return self.value
 
     def texts(self) -> tuple[str, ...]:
-        """This value, which must be a list of strings."""
+        """Return this value, which must be a list of strings."""
         return tuple(item.text() for item in self.items())
 
     def integer(self) -> int:
-        """This value, which must be a whole number, not negative."""
+        """Return this value, which must be a whole number, not negative."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < 0:
             self.fail("expected a whole number, not negative")
         return self.value
 
     def number(self) -> float:
-        """This value, which must be a number."""
+        """Return this value, which must be a number."""
         if not isinstance(self.value, int | float) or isinstance(self.value, bool):
             self.fail("expected a number")
         return self._float(self.value)
 
     def boolean(self) -> bool:
-        """This value, which must be true or false."""
+        """Return this value, which must be true or false."""
         if not isinstance(self.value, bool):
             self.fail("expected true or false")
         return self.value
 
     def floats(self) -> tuple[float, ...]:
-        """This value, which must be a list of numbers; null becomes NaN."""
+        """Return this value, which must be a list of numbers; null becomes NaN."""
         if not isinstance(self.value, list):
             self.fail("expected a list of numbers")
         values = cast("list[object]", self.value)

@@ -44,11 +44,11 @@ class Progress:
         """
         of = "" if self.total is None else f" of {self.total:,}"
         rate = f", {self.per_second:,.0f} a second" if self.per_second else ""
-        left = "" if self.seconds_left is None else f", {self.seconds_left:,.0f} s left"
-        return f"{self.step}: {self.done:,}{of}{rate}{left}"
+        remainder = "" if self.seconds_left is None else f", {self.seconds_left:,.0f} s left"
+        return f"{self.step}: {self.done:,}{of}{rate}{remainder}"
 
     def document(self) -> dict[str, Json]:
-        """For programs: an event.
+        """Return the progress for programs: an event.
 
         >>> Progress(step="writing", done=1, total=3, per_second=2.0).document()
         {'event': 'progress', 'step': 'writing', 'done': 1, 'total': 3, 'per_second': 2.0, 'seconds_left': 1.0}
@@ -95,14 +95,14 @@ class Meter:
         if now - self._told < self._every and done != self._total:
             return
         self._told = now
-        passed = now - self._began
-        rate = done / passed if passed > 0 else 0.0
+        seconds = now - self._began
+        rate = done / seconds if seconds > 0 else 0.0
         self._tell(Progress(step=self._step, done=done, total=self._total, per_second=rate))
 
     def over(self, pieces: Iterable[S]) -> Iterator[S]:
-        """The pieces one after the other, each counted when the next one is asked for."""
-        done = 0
+        """Yield the pieces one after the other, each counted when the next one is asked for."""
+        n_done = 0
         for piece in pieces:
             yield piece
-            done += len(piece)
-            self.at(done)
+            n_done += len(piece)
+            self.at(n_done)

@@ -126,8 +126,8 @@ class _Field:
 @functools.cache
 def _fields(kind: type[Any]) -> tuple[_Field, ...]:
     hints = typing.get_type_hints(kind, include_extras=True)
-    described = _DESCRIBED.get(kind, {})
-    found: list[_Field] = []
+    keys_by_name = _DESCRIBED.get(kind, {})
+    fields: list[_Field] = []
     for item in dataclasses.fields(kind):
         if not item.init:
             continue
@@ -135,25 +135,25 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
         limits: list[object] = []
         if typing.get_origin(hint) is Annotated:
             hint, *limits = typing.get_args(hint)
-        said = next((each for each in limits if isinstance(each, Key)), described.get(item.name, _PLAIN))
-        if said.beside:
+        key = next((each for each in limits if isinstance(each, Key)), keys_by_name.get(item.name, _PLAIN))
+        if key.beside:
             continue
-        if said.read is not None and said.write is not None:
-            reader, writer = said.read, said.write
-        elif said.inline:
+        if key.read is not None and key.write is not None:
+            reader, writer = key.read, key.write
+        elif key.inline:
             reader, writer = _inline(hint), write
         else:
-            plain, writer = _codec(hint, said)
-            reader = said.read or plain
-        if said.form:
-            reader = _formed(reader, said.form)
+            plain, writer = _codec(hint, key)
+            reader = key.read or plain
+        if key.form:
+            reader = _formed(reader, key.form)
         for limit in limits:
             if not isinstance(limit, Key):
                 reader = _limited(reader, limit)
         default = item.default if item.default_factory is MISSING else item.default_factory()
-        inline = said.inline if isinstance(said.inline, tuple) else keys(hint) if said.inline else ()
-        found.append(_Field(item.name, said.name or item.name, said, default, reader, writer, inline))
-    return tuple(found)
+        inline = key.inline if isinstance(key.inline, tuple) else keys(hint) if key.inline else ()
+        fields.append(_Field(item.name, key.name or item.name, key, default, reader, writer, inline))
+    return tuple(fields)
 
 
 def out_of_range(record: Any) -> Iterator[tuple[str, str]]:
@@ -174,23 +174,23 @@ def out_of_range(record: Any) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _ranges(kind: type[Any]) -> Mapping[str, Within | None]:
-    """The range of each field; None: it may hold a record that has ranges itself."""
+    """Return the range of each field; None: it may hold a record that has ranges itself."""
     found: dict[str, Within | None] = {}
     for name, hint in typing.get_type_hints(kind, include_extras=True).items():
-        said = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        ranges = [each for each in said if isinstance(each, Within)]
-        if ranges or any(map(dataclasses.is_dataclass, (said[0], *typing.get_args(said[0])))):
+        hints = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+        ranges = [each for each in hints if isinstance(each, Within)]
+        if ranges or any(map(dataclasses.is_dataclass, (hints[0], *typing.get_args(hints[0])))):
             found[name] = ranges[0] if ranges else None
     return found
 
 
 def keys(kind: type, *, but: Collection[str] = ()) -> tuple[str, ...]:
-    """The keys of a record, without those of the fields `but`."""
-    found: list[str] = list(_mark(kind))
+    """Return the keys of a record, without those of the fields `but`."""
+    names: list[str] = list(_mark(kind))
     for field in _fields(kind):
         if field.name not in but:
-            found += field.inline or (field.key,)
-    return tuple(found)
+            names += field.inline or (field.key,)
+    return tuple(names)
 
 
 def _mark(kind: type) -> Mapping[str, str | int]:
@@ -198,7 +198,7 @@ def _mark(kind: type) -> Mapping[str, str | int]:
 
 
 def write(record: Any) -> dict[str, Json]:
-    """The keys of a record with their JSON values."""
+    """Return the keys of a record with their JSON values."""
     kind: Any = type(record)
     document: dict[str, Json] = dict(_mark(kind))
     for field in _fields(kind):
@@ -235,13 +235,13 @@ def read(kind: type[T], table: Table, *, also: Iterable[str] = (), given: Mappin
 def read_fields(
     kind: type, table: Table, *, also: Iterable[str] = (), given: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
-    """The fields of a record, for another constructor; see `read`."""
-    known = {} if given is None else given
-    table.only(*keys(kind, but=known), *also)
+    """Return the fields of a record, for another constructor; see `read`."""
+    extra_fields = {} if given is None else given
+    table.only(*keys(kind, but=extra_fields), *also)
     if not table.file:  # the mark of a file is checked when it is opened
-        for name, expected in _mark(kind).items():
-            _check_mark(table, name, expected)
-    return {**_values(kind, table, known), **known}
+        for name, target in _mark(kind).items():
+            _check_mark(table, name, target)
+    return {**_values(kind, table, extra_fields), **extra_fields}
 
 
 def _values(kind: type, table: Table, known: Collection[str] = ()) -> dict[str, Any]:
@@ -265,15 +265,15 @@ def _values(kind: type, table: Table, known: Collection[str] = ()) -> dict[str, 
 def _check_mark(table: Table, name: str, expected: str | int) -> None:
     if isinstance(expected, str):
         table.choice(name, [expected])
-    elif (got := table.value(int, name)) != expected:
-        table.fail(name, f"got {got}, expected {expected}", hint="the other side runs a newer version")
+    elif (actual := table.value(int, name)) != expected:
+        table.fail(name, f"got {actual}, expected {expected}", hint="the other side runs a newer version")
 
 
 # ---- bytes
 
 
 def encode(record: object) -> bytes:
-    """The canonical bytes of a record."""
+    """Return the canonical bytes of a record."""
     return canonical_json(write(record))
 
 
@@ -326,7 +326,7 @@ def check_canonical(record: object, body: bytes, *, source: str) -> None:
 
 
 def parse(data: bytes, *, source: str, limit: int = MAX_BYTES) -> Table:
-    """The object in `data`, as a strict table.
+    """Return the object in `data`, as a strict table.
 
     Raises:
         Misuse: STUDY_INVALID, more than `limit` bytes, not UTF-8, not JSON, a key twice, or not an object.
@@ -343,7 +343,9 @@ def parse(data: bytes, *, source: str, limit: int = MAX_BYTES) -> Table:
 
 
 def peer_fault(error: Misuse) -> PeerFault:
-    """The same problem as the fault of the peer that sent the bytes. Its text can hold foreign text: short and printable."""
+    """Return the same problem as the fault of the peer that sent the bytes. Its text can hold foreign text: short and
+    printable.
+    """
     return PeerFault("MESSAGE_INVALID", tame(error.message), hint=tame(error.hint))
 
 
@@ -357,8 +359,8 @@ def tame(text: str) -> str:
 
 def _codec(hint: Any, said: Key = _PLAIN) -> tuple[Read, Write]:
     if said.choices:
-        listed = said.choices
-        return (lambda raw, table, name: table.one_of(raw, name, listed() if callable(listed) else listed)), _same
+        choices = said.choices
+        return (lambda raw, table, name: table.one_of(raw, name, choices() if callable(choices) else choices)), _same
     if hint in _SCALARS:
         return _SCALARS[hint]
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
@@ -395,7 +397,7 @@ def _time(raw: object, table: Table, name: str) -> dt.datetime:
 
 
 def time_text(at: dt.datetime) -> str:
-    """A time as documents have it: UTC, whole seconds.
+    """Write a time as documents have it: UTC, whole seconds.
 
     Raises:
         ValueError: it has no zone.
@@ -431,7 +433,7 @@ def _inline(kind: Any) -> Read:
 
 
 def _formed(plain: Read, form: str) -> Read:
-    """With a hint at the form, where there is none that is better."""
+    """Read with a hint at the form, where there is none that is better."""
 
     def read_formed(raw: object, table: Table, name: str) -> object:
         try:
@@ -523,12 +525,12 @@ def _named(hint: Any) -> tuple[Read, Write]:
 
 
 def _listed(hint: Any, by: tuple[str, ...]) -> tuple[Read, Write]:
-    """A mapping from numbers, as a list of objects, ascending."""
+    """Return the codec of a mapping from numbers, as a list of objects, ascending."""
     first, *others = by
     plain, write_plain = _codec(hint)
 
     def read_listed(_: object, table: Table, name: str) -> dict[int, object]:
-        found: dict[int, object] = {}
+        items: dict[int, object] = {}
         last = -1
         for item in table.tables(name):
             number = item.value(int, first)
@@ -537,10 +539,10 @@ def _listed(hint: Any, by: tuple[str, ...]) -> tuple[Read, Write]:
             last = number
             if others:
                 item.only(*by)
-                found[number] = plain(item.raw(others[0]), item, others[0])
+                items[number] = plain(item.raw(others[0]), item, others[0])
             else:
-                found[number] = read(hint, item, also=(first,))
-        return found
+                items[number] = read(hint, item, also=(first,))
+        return items
 
     def write_listed(value: Mapping[int, object]) -> Json:
         pairs = sorted(value.items())

@@ -51,11 +51,11 @@ class Table:
         raise Misuse(self.code, f"{self.source}: {self.path(key)}: {problem}", hint=hint)
 
     def path(self, key: str) -> str:
-        """The key's full path, as in ``linkage.mode``."""
+        """Return the key's full path, as in ``linkage.mode``."""
         return f"{self.where}.{key}" if self.where else key
 
     def has(self, key: str) -> bool:
-        """Whether the key is present (asking makes it a known key)."""
+        """Return whether the key is present (asking makes it a known key)."""
         self._asked.add(key)
         return key in self._values
 
@@ -68,7 +68,7 @@ class Table:
         return default
 
     def value(self, kind: type[T], key: str, default: T | object = _ABSENT) -> T:
-        """The value of `key`, which must be of `kind`; a whole number is accepted where a number is expected."""
+        """Return the value of `key`, which must be of `kind`; a whole number is accepted where a number is expected."""
         return self.typed(kind, self._raw(key, default), key)
 
     def typed(self, kind: type[T], raw: object, key: str) -> T:
@@ -82,7 +82,7 @@ class Table:
         return raw
 
     def choice(self, key: str, allowed: Iterable[str], default: str | object = _ABSENT) -> str:
-        """A string that must be one of `allowed`."""
+        """Return a string that must be one of `allowed`."""
         return self.one_of(self._raw(key, default), key, allowed)
 
     def one_of(self, raw: object, key: str, allowed: Iterable[str]) -> str:
@@ -99,7 +99,7 @@ class Table:
         return text
 
     def strings(self, key: str, default: list[str] | object = _ABSENT) -> tuple[str, ...]:
-        """A list of strings."""
+        """Return a list of strings."""
         return self.strings_in(self._raw(key, default), key)
 
     def strings_in(self, raw: object, key: str) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Table:
         return tuple(cast("list[str]", raw))
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A list of numbers."""
+        """Return a list of numbers."""
         return self.numbers_in(self._raw(key, _ABSENT), key)
 
     def numbers_in(self, raw: object, key: str) -> tuple[float, ...]:
@@ -126,25 +126,25 @@ class Table:
             self.fail(key, "a number is too large")
 
     def rows(self, key: str, default: list[object] | object = _ABSENT) -> tuple[tuple[object, ...], ...]:
-        """A list of lists, unchecked inside."""
+        """Return a list of lists, unchecked inside."""
         raw = self._raw(key, default)
         if not isinstance(raw, list) or not all(isinstance(item, list) for item in cast("list[object]", raw)):
             self.fail(key, f"got {kind_of(raw)}, expected a list of lists")
         return tuple(tuple(item) for item in cast("list[list[object]]", raw))
 
     def raw(self, key: str) -> object:
-        """The parsed value, unchecked; None when absent."""
+        """Return the parsed value, unchecked; None when absent."""
         return self._raw(key, None)
 
     def table(self, key: str, *, optional: bool = False) -> Table:
-        """The table under `key`; when `optional` and absent, an empty one."""
+        """Return the table under `key`; when `optional` and absent, an empty one."""
         raw = self._raw(key, {} if optional else _ABSENT)
         if not isinstance(raw, dict):
             self.fail(key, f"got {kind_of(raw)}, expected a table")
         return self._inner(cast("dict[str, object]", raw), self.path(key))
 
     def tables(self, key: str, *, optional: bool = False) -> tuple[Table, ...]:
-        """The array of tables under `key`, each with its number in its path (counted from 1)."""
+        """Return the array of tables under `key`, each with its number in its path (counted from 1)."""
         raw = self._raw(key, [] if optional else _ABSENT)
         if not isinstance(raw, list) or not all(isinstance(item, dict) for item in cast("list[object]", raw)):
             self.fail(key, f"got {kind_of(raw)}, expected [[{key}]] tables")
@@ -154,7 +154,7 @@ class Table:
         )
 
     def named_tables(self, key: str) -> dict[str, Table]:
-        """The tables under ``[key.NAME]``, by name; empty when absent."""
+        """Return the tables under ``[key.NAME]``, by name; empty when absent."""
         raw = self._raw(key, {})
         if not isinstance(raw, dict) or not all(isinstance(v, dict) for v in cast("dict[str, object]", raw).values()):
             self.fail(key, f"got {kind_of(raw)}, expected [{key}.NAME] tables")
@@ -164,7 +164,7 @@ class Table:
         }
 
     def with_value(self, key: str, value: object) -> Table:
-        """The table with another value at `key`, for what a document says by a name."""
+        """Return the table with another value at `key`, for what a document says by a name."""
         return self._inner({**self._values, key: value}, self.where)
 
     def _inner(self, values: Mapping[str, object], where: str) -> Table:
@@ -175,7 +175,7 @@ class Table:
         self._refuse_unknown(set(keys))
 
     def names(self) -> tuple[str, ...]:
-        """All keys, for a table whose keys are names."""
+        """Return all keys, for a table whose keys are names."""
         return tuple(self._values)
 
     def finish(self) -> None:
@@ -186,14 +186,14 @@ class Table:
         for key in self._values:
             if key not in known:
                 near = difflib.get_close_matches(key, sorted(known), 1, 0.5)
-                listed = ", ".join(sorted(known))
+                names_text = ", ".join(sorted(known))
                 self.fail(
-                    key, "unknown key", hint=f"did you mean '{near[0]}'?" if near else f"known keys here: {listed}"
+                    key, "unknown key", hint=f"did you mean '{near[0]}'?" if near else f"known keys here: {names_text}"
                 )
 
 
 def kind_of(raw: object) -> str:
-    """What kind of value a document holds somewhere, for a message."""
+    """Return what kind of value a document holds somewhere, for a message."""
     if isinstance(raw, bool):
         return "true/false"
     kinds: dict[type, str] = {
@@ -207,7 +207,7 @@ def kind_of(raw: object) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` may name a federation or a node: 1 to 63 of ``A-Z a-z 0-9 _ -``, the first a letter or digit.
+    """Return whether `text` may name a federation or a node: 1 to 63 of ``A-Z a-z 0-9 _ -``, the first a letter or digit.
 
     >>> is_name("census_bureau"), is_name("a/b"), is_name("")
     (True, False, False)
@@ -216,6 +216,6 @@ def is_name(text: str) -> bool:
 
 
 def near_hint(name: str, names: Iterable[str]) -> str:
-    """A hint that names what is nearest to `name`; empty when nothing is near."""
+    """Return a hint that names what is nearest to `name`; empty when nothing is near."""
     near = difflib.get_close_matches(name, list(names), 1, 0.5)
     return f"did you mean '{near[0]}'?" if near else ""

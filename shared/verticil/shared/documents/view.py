@@ -18,17 +18,17 @@ Model = TypeVar("Model")
 
 
 def left_out() -> Any:
-    """A field that has no key when it is None."""
+    """Return a field that has no key when it is None."""
     return dataclasses.field(default=None, metadata={"none": "left out"})
 
 
 def inlined() -> Any:
-    """A field whose keys stand among those of the model that it belongs to; None has none."""
+    """Return a field whose keys stand among those of the model that it belongs to; None has none."""
     return dataclasses.field(default=None, metadata={"keys": "inlined"})
 
 
 def jsonable(value: object) -> Json:
-    """The value in JSON's terms; an infinite number becomes the string "infinite" (JSON has none), NaN becomes null.
+    """Return the value in JSON's terms; an infinite number becomes the string "infinite" (JSON has none), NaN becomes null.
 
     >>> jsonable({"epsilon": float("inf"), "n": (1, 2.5)})
     {'epsilon': 'infinite', 'n': [1, 2.5]}
@@ -47,7 +47,7 @@ def jsonable(value: object) -> Json:
 
 
 def document(view: object) -> dict[str, Json]:
-    """A view model, or a mapping, as a JSON object.
+    """Return a view model, or a mapping, as a JSON object.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Sent:
@@ -58,20 +58,20 @@ def document(view: object) -> dict[str, Json]:
     """
     if isinstance(view, Mapping):
         return {str(key): jsonable(item) for key, item in cast("Mapping[object, object]", view).items()}
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for field in dataclasses.fields(cast("Any", view)):
         value = getattr(view, field.name)
         if value is None and field.metadata:
             continue
         if field.metadata.get("keys") == "inlined":
-            found |= document(value)
+            values |= document(value)
         else:
-            found[field.name] = jsonable(value)
-    return found
+            values[field.name] = jsonable(value)
+    return values
 
 
 def viewed(model: type[Model], said: Mapping[str, Json]) -> Model:
-    """The view model that `document` made a JSON object of, without inlined ones; keys that it does not know are passed over.
+    """Return the view model of which `document` made a JSON object, without inlined ones; skip keys that it does not know.
 
     Raises:
         KeyError: a key is missing.

@@ -86,15 +86,15 @@ class Anchor(Protocol):
     """Where the head is kept, outside of the log. Safe in several threads."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """The only writer while it lasts; what is set inside is on the disk when it ends without an error."""
+        """Open the only write transaction; what is set inside is on the disk when it ends without an error."""
         ...
 
     def head(self) -> Head:
-        """The last line that is known to be on the disk."""
+        """Return the last line that is known to be on the disk."""
         ...
 
     def set_head(self, head: Head) -> None:
-        """Remember a line."""
+        """Store the last line."""
         ...
 
 
@@ -122,17 +122,17 @@ class AuditLine:
     said: Mapping[str, Json] = inlined()
 
     def text(self, key: str) -> str:
-        """What it says under `key`; empty: nothing."""
+        """Return the text under `key`; empty: none."""
         return str(self.said.get(key, ""))
 
     @property
     def columns(self) -> str:
-        """Their names."""
+        """The names of the columns."""
         names = self.said.get("columns")
         return ", ".join(map(str, names)) if isinstance(names, list) else ""
 
     def number(self, key: str) -> float | None:
-        """The number under `key`; None: there is none."""
+        """Return the number under `key`; None: there is none."""
         value = self.said.get(key)
         return value if isinstance(value, int | float) else None
 
@@ -158,11 +158,11 @@ class ChainedLog:
         self._anchor = anchor
         self._fault = fault
 
-    def append(self, said: Mapping[str, object], at: dt.datetime) -> int:
+    def append(self, fields: Mapping[str, object], at: dt.datetime) -> int:
         """Write a line; it is on the disk when this returns.
 
         Args:
-            said: what it says; JSON values. ``n``, ``at``, ``previous`` and ``hash`` are added.
+            fields: what it says; JSON values. ``n``, ``at``, ``previous`` and ``hash`` are added.
             at: when, UTC.
 
         Returns:
@@ -171,10 +171,10 @@ class ChainedLog:
         Raises:
             DataFault: what the anchor and `fault` raise; then nothing was written.
         """
-        with self._anchor.transaction(), self._opened() as descriptor:
-            head, found = self._head(descriptor)
+        with self._anchor.transaction(), self._open_log() as descriptor:
+            head, notes = self._head(descriptor)
             lines = bytearray()
-            for item in (*found, said):
+            for item in (*notes, fields):
                 line, sha256 = _line(item, head, at)
                 lines += line
                 head = Head(number=head.number + 1, hash=sha256, size=head.size + len(line))
@@ -188,7 +188,7 @@ class ChainedLog:
         Raises:
             DataFault: as `append`.
         """
-        with self._anchor.transaction(), self._opened() as descriptor:
+        with self._anchor.transaction(), self._open_log() as descriptor:
             anchor = self._anchor.head()
             if os.fstat(descriptor).st_size > anchor.size:
                 self._anchor.set_head(_follow(_read(descriptor, anchor.size), anchor) or anchor)
@@ -211,7 +211,7 @@ class ChainedLog:
         return verify(data, anchor_number=anchor.number, anchor_hash=anchor.hash, name=self.path.name)
 
     def entries(self) -> Iterator[Mapping[str, Json]]:
-        """All whole lines, oldest first, unverified."""
+        """Yield all whole lines, oldest first, unverified."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -221,7 +221,7 @@ class ChainedLog:
         return entries(data)
 
     @contextlib.contextmanager
-    def _opened(self) -> Generator[int]:
+    def _open_log(self) -> Generator[int]:
         try:
             is_new = not self.path.exists()
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -235,7 +235,7 @@ class ChainedLog:
             raise self._fault(error, self.path) from None
 
     def _head(self, descriptor: int) -> tuple[Head, list[Mapping[str, object]]]:
-        """Where the next line goes, and what has to be said about the state in which the file was found."""
+        """Return where the next line goes, and what has to be said about the state in which the file was found."""
         anchor = self._anchor.head()
         size = os.fstat(descriptor).st_size
         if size == anchor.size:
@@ -245,21 +245,24 @@ class ChainedLog:
             rest = _read(descriptor, anchor.size)
             head = _follow(rest, anchor)
             if head is not None:
-                return head, _torn(rest[head.size - anchor.size :])
+                return head, _torn_fields(rest[head.size - anchor.size :])
         data = _read(descriptor, 0)
         whole = data[: data.rfind(b"\n") + 1]
         n_lines = whole.count(b"\n")
-        broken = {
+        damage = {
             "event": LOG_BROKEN,
             "who": DAEMON,
             "sha256": anchor.hash.hex(),
             "detail": f"{n_lines} lines found; line {anchor.number} had been written, with this hash",
         }
-        return Head(number=n_lines, hash=_last_hash(whole), size=len(whole)), [*_torn(data[len(whole) :]), broken]
+        return Head(number=n_lines, hash=_last_hash(whole), size=len(whole)), [
+            *_torn_fields(data[len(whole) :]),
+            damage,
+        ]
 
 
-def _line(said: Mapping[str, object], head: Head, at: dt.datetime) -> tuple[bytes, bytes]:
-    body = {**said, "n": head.number + 1, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "previous": head.hash.hex()}
+def _line(fields: Mapping[str, object], head: Head, at: dt.datetime) -> tuple[bytes, bytes]:
+    body = {**fields, "n": head.number + 1, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "previous": head.hash.hex()}
     sha256 = hashlib.sha256(_canonical(body)).digest()
     return _canonical({**body, "hash": sha256.hex()}) + b"\n", sha256
 
@@ -285,13 +288,13 @@ def _append(descriptor: int, path: Path, data: bytes, *, end: int) -> None:
 
 def _read(descriptor: int, offset: int) -> bytes:
     os.lseek(descriptor, offset, os.SEEK_SET)
-    found = bytearray()
+    data = bytearray()
     while block := os.read(descriptor, _BLOCK):
-        found += block
-    return bytes(found)
+        data += block
+    return bytes(data)
 
 
-def _torn(tail: bytes) -> list[Mapping[str, object]]:
+def _torn_fields(tail: bytes) -> list[Mapping[str, object]]:
     if not tail:
         return []
     sha256 = hashlib.sha256(tail).hexdigest()
@@ -300,7 +303,7 @@ def _torn(tail: bytes) -> list[Mapping[str, object]]:
 
 
 def _follow(rest: bytes, head: Head) -> Head | None:
-    """The last whole line of `rest`, whose lines follow `head`; None: they do not."""
+    """Return the last whole line of `rest`, whose lines follow `head`; None: they do not."""
     for line in rest.split(b"\n")[:-1]:
         if _problem(line, head):
             return None
@@ -320,19 +323,19 @@ def _last_hash(whole: bytes) -> bytes:
 
 
 def _problem(line: bytes, head: Head) -> str:
-    """What is wrong with the line that follows `head`; empty: nothing."""
+    """Return what is wrong with the line that follows `head`; empty: nothing."""
     try:
-        said = cast("dict[str, object]", dict(json.loads(line)))
-        sha256 = hashlib.sha256(_canonical({key: value for key, value in said.items() if key != "hash"})).hexdigest()
-        canonical = _canonical(said)
+        fields = cast("dict[str, object]", dict(json.loads(line)))
+        sha256 = hashlib.sha256(_canonical({key: value for key, value in fields.items() if key != "hash"})).hexdigest()
+        canonical = _canonical(fields)
     except (ValueError, TypeError, RecursionError):  # rfc8785's errors are ValueErrors
         return "it is not the JSON object of an event"
-    number, previous = str(said.get("n"))[:20], head.hash.hex()
+    number, previous = str(fields.get("n"))[:20], head.hash.hex()
     problems = (
-        (said.get("hash") == sha256, "it was changed: its hash is not that of its content"),
+        (fields.get("hash") == sha256, "it was changed: its hash is not that of its content"),
         (canonical == line, "it was changed: it is not the canonical JSON of its content"),
         (number == str(head.number + 1), f"its number is {number}: lines are missing, repeated or inserted before it"),
-        (said.get("previous") == previous, "it does not follow the line before it, which was removed or replaced"),
+        (fields.get("previous") == previous, "it does not follow the line before it, which was removed or replaced"),
     )
     return next((problem for holds, problem in problems if not holds), "")
 
@@ -348,7 +351,7 @@ def verify(data: bytes, *, anchor_number: int, anchor_hash: bytes, name: str) ->
     Raises:
         GateFailed: AUDIT_BROKEN, naming the first line that does not hold.
     """
-    head, torn = Head(), list[int]()
+    head, torn_lines = Head(), list[int]()
     end = data.rfind(b"\n") + 1
     for line in data[:end].split(b"\n")[:-1]:
         number = head.number + 1
@@ -359,17 +362,17 @@ def verify(data: bytes, *, anchor_number: int, anchor_hash: bytes, name: str) ->
         if not problem and entry["event"] == LOG_BROKEN:
             problem = f"it says that the log was found broken: {entry['detail']}"
         if problem:
-            raise _broken(name, number, problem)
+            raise _make_broken_fault(name, number, problem)
         if entry["event"] == TORN_LINE:
-            torn.append(number)
+            torn_lines.append(number)
         head = Head(number=number, hash=bytes.fromhex(str(entry["hash"])), size=head.size + len(line) + 1)
     if head.number < anchor_number:
         problem = "it is missing" if end == len(data) else "it is not ended"
-        raise _broken(name, head.number + 1, f"{problem}; {anchor_number} lines had been written")
-    return Verified(n_lines=head.number, head=head.hash, torn=tuple(torn), unfinished_bytes=len(data) - end)
+        raise _make_broken_fault(name, head.number + 1, f"{problem}; {anchor_number} lines had been written")
+    return Verified(n_lines=head.number, head=head.hash, torn=tuple(torn_lines), unfinished_bytes=len(data) - end)
 
 
-def _broken(name: str, line: int, problem: str) -> GateFailed:
+def _make_broken_fault(name: str, line: int, problem: str) -> GateFailed:
     return GateFailed(
         "AUDIT_BROKEN",
         f"{name}: line {line}: {problem}",
@@ -378,7 +381,7 @@ def _broken(name: str, line: int, problem: str) -> GateFailed:
 
 
 def entries(data: bytes) -> Iterator[Mapping[str, Json]]:
-    """The whole lines of a log that are JSON objects."""
+    """Yield the whole lines of a log that are JSON objects."""
     for line in data.split(b"\n")[:-1]:
         with contextlib.suppress(ValueError, RecursionError):
             entry = cast("object", json.loads(line))
@@ -450,7 +453,7 @@ class Tally:
             self._due.append(RefusedLine(who=who, detail=detail))
 
     def due(self) -> list[RefusedLine]:
-        """The first refusals of each kind since this was asked last."""
+        """Return the first refusals of each kind since the last call."""
         due, self._due = self._due, []
         return due
 
@@ -482,7 +485,7 @@ class Refusals:
         self._stopped = False
 
     def __call__(self, call: RefusedCall) -> None:
-        """See `RpcServer`'s ``on_refusal``."""
+        """Count a refusal; see `RpcServer`'s ``on_refusal``."""
         self._tally.add(call)
         self._heard.set()
 
@@ -541,7 +544,7 @@ class ExpiryNotice:
 
 
 def expiry_notice(credentials: Credentials, at: dt.datetime) -> ExpiryNotice | None:
-    """The warning that is due for a node's certificate; None while there is time."""
+    """Return the warning that is due for a node's certificate; None while there is time."""
     due = expiry_warning(credentials.not_after, at)
     if due is None:
         return None

@@ -28,7 +28,7 @@ from verticil.shared.privacy.events import (
     register,
 )
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import counted, exposed, rule_of
+from verticil.shared.study.masked import list_exposures, noise_contributors, rule_of
 from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.tables import tables_of, tables_sigma
 
@@ -93,7 +93,7 @@ def together(study: Study) -> dict[tuple[str, str], tuple[int, ...]]:
         (one, other) -> units, ascending.
     """
     units_of: dict[tuple[str, str], set[int]] = {}
-    for item in exposed(study):
+    for item in list_exposures(study):
         pair, other = (item.dealer, item.partner), (item.partner, item.dealer)
         units_of.setdefault(other if other in units_of else pair, set()).update(item.units)
     return {pair: tuple(sorted(units)) for pair, units in units_of.items()}
@@ -113,7 +113,7 @@ def tables_event(study: Study) -> MaskedTables:
         tables=len(tables),
         delta=study.tables.delta,
         epsilon=study.tables.epsilon,
-        contributors=len(counted(study)),
+        contributors=len(noise_contributors(study)),
         tolerate=tolerate,
         missing=tolerate,
         checks=len(study.parties) ** 2 + 12 * sum(len(table) == 3 for table in tables),
@@ -123,7 +123,7 @@ def tables_event(study: Study) -> MaskedTables:
 
 def known_draws(study: Study) -> int:
     """Return how many of those who draw noise across parties are among a dealer and its partner, at the most."""
-    draws = set(counted(study))
+    draws = set(noise_contributors(study))
     return max(len(draws.intersection(pair)) for pair in together(study))
 
 

@@ -23,7 +23,7 @@ from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.figures import column_epsilon, epsilon_words, total_epsilon
 from verticil.shared.privacy.masked import dealer_event, known_draws, tables_event, together
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import counted, covered, rule_of
+from verticil.shared.study.masked import covered_coalitions, noise_contributors, rule_of
 from verticil.shared.study.protocol import MINER
 from verticil.shared.study.protocols import opens_tables
 
@@ -120,7 +120,7 @@ def four_figures(study: Study, *, party: str | None = None, before: float | None
     if not opens_tables(study):
         return None
     event, less = tables_event(study), dealer_event(study)
-    some = tuple(itertools.islice(covered(study), _MOST + 1))
+    some = tuple(itertools.islice(covered_coalitions(study), _MOST + 1))
     floor: list[Floor] = []
     for names, read in together(study).items():
         units = [unit for unit in map(study.units.__getitem__, read) if party in (None, unit.owner)]
@@ -131,7 +131,7 @@ def four_figures(study: Study, *, party: str | None = None, before: float | None
     return FourFigures(
         everybody=cost_of(event),
         tables=event.tables,
-        counted=counted(study),
+        counted=noise_contributors(study),
         tolerate=event.tolerate,
         covered=some[:_MOST],
         more=len(some) > _MOST,

@@ -19,17 +19,17 @@ class CentralRelease(ReleaseProtocol):
     """Receipts of the miner."""
 
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:
-        """The miner's receipts."""
+        """Return the miner's receipts."""
         return {"receipts": [signed_document(receipt) for receipt in content.receipts]}
 
     def check(
         self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
-        """Check the receipts."""
+        """Check the receipts of the release."""
         return Checked(receipts=_check_receipts(manifest, study, trust, publisher=publisher, published=published))
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
-        """All columns together."""
+        """Return the section on all columns together."""
         note = f"all {wording.count(statement.n_sent, 'column')} together; see section 2"
         return Section(
             figures=(("Total for one person (ε)", wording.epsilon(statement.epsilon_per_person), note),),
@@ -45,7 +45,7 @@ class CentralRelease(ReleaseProtocol):
 
 
 def _check_receipts(manifest: Node, study: Study, trust: Trust, *, publisher: str, published: dt.datetime) -> int:
-    """One receipt of the publisher for each unit of the study; in a simulation there may be none."""
+    """Check for one receipt of the publisher for each unit of the study; a simulation may have none."""
     receipts = manifest["receipts"].items()
     if not receipts and manifest["simulation"].boolean():
         return 0
@@ -53,8 +53,8 @@ def _check_receipts(manifest: Node, study: Study, trust: Trust, *, publisher: st
     for receipt in receipts:
         signed = signed_statement(receipt)
         body = parse(signed.body, source=f"{receipt.where}: body")
-        received = utc_time(body["received_at"])
-        trust.signer(signed, role=Role.MINER, name=publisher, at=received, where=receipt.where)
+        received_at = utc_time(body["received_at"])
+        trust.signer(signed, role=Role.MINER, name=publisher, at=received_at, where=receipt.where)
         index = body["unit"].integer()
         if index >= len(study.units) or index in units:
             body["unit"].fail(f"unit {index} has a receipt already, or the study has none of that number")
@@ -64,7 +64,7 @@ def _check_receipts(manifest: Node, study: Study, trust: Trust, *, publisher: st
             body["artifact_sha256"].fail(
                 "a function of one column, and all that is published was to follow from noisy tables"
             )
-        expected: tuple[tuple[str, object], ...] = (
+        target_fields: tuple[tuple[str, object], ...] = (
             ("effective_digest", manifest["effective_digest"].text()),
             ("proposal_digest", manifest["study_digest"].text()),
             ("miner", publisher),
@@ -72,10 +72,10 @@ def _check_receipts(manifest: Node, study: Study, trust: Trust, *, publisher: st
             ("variables", list(unit.variables)),
             ("n_records", manifest["n_common"].integer()),
         )
-        for key, value in expected:
+        for key, value in target_fields:
             if body[key].value != value:
                 body[key].fail(f"got {body[key].value!r}, expected {value!r}")
-        if received > published:
+        if received_at > published:
             body["received_at"].fail("later than the publication")
     if len(units) != len(study.units):
         manifest["receipts"].fail(f"receipts for {len(units)} of {len(study.units)} randomized columns")

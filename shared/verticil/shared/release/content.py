@@ -62,12 +62,12 @@ class SignedStatement(Protocol):
 
     @property
     def body(self) -> bytes:
-        """What is stated."""
+        """What the party states."""
         ...
 
     @property
     def signature(self) -> bytes:
-        """Ed25519."""
+        """The Ed25519 signature of the body."""
         ...
 
     @property
@@ -149,8 +149,8 @@ class ReleaseContent:
         schema = self.study.schema
         if self.network.schema != schema:
             raise ValueError("the network's schema is not the study's")
-        if (got := canonical.digest(self.study).hex()) != self.effective_digest:
-            raise ValueError(f"effective digest is {self.effective_digest}, the study's is {got}")
+        if (digest := canonical.digest(self.study).hex()) != self.effective_digest:
+            raise ValueError(f"effective digest is {self.effective_digest}, the study's is {digest}")
         if problem := self._models_fault():
             raise ValueError(problem)
         custom = self.study.custom_network()
@@ -217,7 +217,7 @@ class ReleaseContent:
 
 
 def may_have_joint(study: Study) -> bool:
-    """Whether a release of the study can have a joint model."""
+    """Return whether a release of the study can have a joint model."""
     return (
         study.records_from not in ("network", "posterior")
         and not study.refuses_joint
@@ -245,6 +245,6 @@ def joint_fault(study: Study, model: JointModel) -> str:
     if support.restricts:
         if not isinstance(model, WeightedRecords):
             return "it is not made of records, which alone meet what the study states of all"
-        if broken := support.find_broken_rule(list(model.codes[model.weights > 0].T)):
-            return f"a record does not meet the rule '{broken}'"
+        if violations := support.find_broken_rule(list(model.codes[model.weights > 0].T)):
+            return f"a record does not meet the rule '{violations}'"
     return ""

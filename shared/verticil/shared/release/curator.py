@@ -46,7 +46,7 @@ class Measurement:
 
 
 def drawn_event(study: Study) -> PrivacyEvent:
-    """The one event of a study that an owner carries out alone."""
+    """Return the one event of a study that an owner carries out alone."""
     (item,) = (item for item in plan_events(study, study.parties[0]) if item.unit is None)
     return item.event
 
@@ -55,7 +55,7 @@ class CuratorRelease(ReleaseProtocol):
     """The owner's statement of what it drew."""
 
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:
-        """The statement."""
+        """Return the signed statement of measurement."""
         return {"measurement": signed_document(content.statements[0])}
 
     def check(
@@ -65,23 +65,23 @@ class CuratorRelease(ReleaseProtocol):
         node = manifest["measurement"]
         signed = signed_statement(node)
         try:
-            found = decode(Measurement, signed.body, source="measurement", limit=_LIMIT)
+            measurement = decode(Measurement, signed.body, source="measurement", limit=_LIMIT)
         except PeerFault as error:
             node.fail(error.message)
-        expected = Measurement(
+        target = Measurement(
             party=publisher,
             effective_sha256=canonical.digest(study),
             n_records=manifest["n_common"].integer(),
             event=events.to_json(drawn_event(study)),
             charged_at=published,
         )
-        if found != expected:
+        if measurement != target:
             node.fail("not of this study, its number of people, its noise and its time of publication")
         trust.signer(signed, role=Role.PARTY, name=publisher, at=published, where=node.where)
         return Checked(statements=1)
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
-        """The noise on the tables, or that there is none."""
+        """Return the noise on the tables, or that there is none."""
         noisy = content.study.tables is not None
         return Section(
             figures=(),
@@ -94,5 +94,5 @@ class CuratorRelease(ReleaseProtocol):
         )
 
     def template(self) -> str:
-        """One organisation, one table."""
+        """Return the template for one organisation with one table."""
         return own_template("curator.html.j2")

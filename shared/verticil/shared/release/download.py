@@ -79,8 +79,8 @@ async def fetch_release(
 
     try:
         await fetch("manifest.json", limit=_own_limit("manifest.json", limits))
-        for name, listed in _listed((staging / "manifest.json").read_bytes(), limits).items():
-            await fetch(name, limit=listed.size, expected=listed.sha256)
+        for name, file_entry in _listed((staging / "manifest.json").read_bytes(), limits).items():
+            await fetch(name, limit=file_entry.size, expected=file_entry.sha256)
         await fetch("manifest.sig", limit=_own_limit("manifest.sig", limits))
         if target.exists():
             target.rmdir()
@@ -107,15 +107,15 @@ def _own_limit(name: str, limits: ReleaseLimits | None) -> int:
 def _listed(manifest: bytes, limits: ReleaseLimits | None) -> dict[str, _Listed]:
     try:
         files = cast("dict[str, dict[str, object]]", json.loads(manifest)["files"])
-        listed = {name: _Listed(int(str(entry["bytes"])), str(entry["sha256"])) for name, entry in files.items()}
+        entries = {name: _Listed(int(str(entry["bytes"])), str(entry["sha256"])) for name, entry in files.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise PeerFault("ARTIFACT_INVALID", "manifest.json: not a manifest") from None
-    for name in listed:
+    for name in entries:
         if not _FILE_NAME.fullmatch(name):
             raise PeerFault("ARTIFACT_INVALID", "manifest.json: lists a path, expected plain file names")
     if limits is None:
-        return listed
-    for name, (size, _) in listed.items():
+        return entries
+    for name, (size, _) in entries.items():
         if name not in limits.files:
             raise GateFailed(
                 "RELEASE_INVALID", f"manifest.json: lists '{name}', which is no file of a release of the study"
@@ -126,13 +126,13 @@ def _listed(manifest: bytes, limits: ReleaseLimits | None) -> dict[str, _Listed]
                 f"{name}: {size} bytes, expected at most {limits.files[name]} by what the study announces",
                 hint="do not countersign: deny the study, and ask the miner's operator",
             )
-    if (total := sum(size for size, _ in listed.values())) > limits.total:
+    if (total := sum(size for size, _ in entries.values())) > limits.total:
         raise PeerFault(
             "RESOURCE_EXHAUSTED",
             f"the release has {total} bytes, expected at most {limits.total} by this party's configuration",
             hint="if the study is meant to be so large: [review] max_megabytes in party.toml, and start the daemon again",
         )
-    return listed
+    return entries
 
 
 async def _fetch_one(

@@ -54,7 +54,7 @@ class ReleaseModels:
 
     @property
     def schema(self) -> Schema:
-        """The variables."""
+        """The variables of the release."""
         return self.network.schema
 
     @cached_property
@@ -78,7 +78,7 @@ class ReleaseModels:
         return posterior.read_networks(self.folder) if (self.folder / posterior.FILE).is_file() else ()
 
     def source(self, asked: Source | None, *, given: bool) -> Source:
-        """What is drawn from: the source that is asked for, or without one the release's own.
+        """Return the source to draw from: the one that is asked for, or without one the release's own.
 
         With evidence the consensus stands for sampled graphs, which give it different chances.
 
@@ -109,7 +109,7 @@ class ReleaseModels:
         return asked
 
     def models(self, source: Source) -> Sequence[Network | JointModel]:
-        """The models of a source that is there."""
+        """Return the models of a source that is there."""
         if source == "posterior":
             return self.sampled
         return (self.network,) if source == "network" or self.joint is None else (self.joint,)
@@ -152,7 +152,7 @@ def evidence_of(schema: Schema, given: Mapping[str, object]) -> dict[int, int]:
 
 
 def variable_of(schema: Schema, name: str, *, where: str) -> Variable:
-    """The variable of a name.
+    """Return the variable of a name.
 
     Raises:
         Misuse: USAGE, there is none; the nearest one is named.
@@ -210,12 +210,12 @@ def drawn(
         Misuse: USAGE; while tables are drawn, too, where what is asked for needs too large a table.
     """
     if n < 0 or seed < 0:
-        name, got = ("n", n) if n < 0 else ("seed", seed)
-        raise Misuse("USAGE", f"{name}: got {got}, expected 0 or more")
-    chosen = models.models(models.source(source, given=bool(given)))
+        name, value = ("n", n) if n < 0 else ("seed", seed)
+        raise Misuse("USAGE", f"{name}: got {value}, expected 0 or more")
+    chosen_models = models.models(models.source(source, given=bool(given)))
     evidence = evidence_of(models.schema, given)
     generator = np.random.Generator(np.random.PCG64(seed))
-    return _drawn(models, chosen, n, generator, evidence=evidence, sampling=sampling)
+    return _drawn(models, chosen_models, n, generator, evidence=evidence, sampling=sampling)
 
 
 def _drawn(
@@ -243,5 +243,5 @@ def _drawn(
 
 
 def _tilts(source: Network | JointModel, study: Study | None) -> Tilts:
-    """How numbers of the source lie inside bins, where the study has that estimated."""
+    """Return how numbers of the source lie inside bins, where the study has that estimated."""
     return {} if study is None or not isinstance(source, Network) else tilts_of((source,), study)

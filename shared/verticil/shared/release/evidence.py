@@ -108,7 +108,7 @@ class Trust:
         where: str,
         anchored: bool = False,
     ) -> Identity:
-        """Who signed, in that role; a fault becomes one of the release.
+        """Return who signed, in that role; a fault becomes one of the release.
 
         Args:
             signed, role, name, at: see `verify_signed`.
@@ -130,7 +130,7 @@ class Trust:
 
 
 def signed_statement(node: Node) -> common_pb2.Signed:
-    """A signed statement as a manifest holds it: body as text, signature and certificate in base64."""
+    """Return a signed statement as a manifest holds it: body as text, signature and certificate in base64."""
     return common_pb2.Signed(
         body=node["body"].text().encode("utf-8"),
         signature=base64_bytes(node["signature"]),
@@ -139,7 +139,7 @@ def signed_statement(node: Node) -> common_pb2.Signed:
 
 
 def signed_document(statement: SignedStatement) -> dict[str, Json]:
-    """What `signed_statement` reads."""
+    """Write the document that `signed_statement` reads."""
     return {
         "body": statement.body.decode("utf-8"),
         "signature": base64_text(statement.signature),
@@ -148,18 +148,18 @@ def signed_document(statement: SignedStatement) -> dict[str, Json]:
 
 
 def base64_text(data: bytes) -> str:
-    """What `base64_bytes` reads."""
+    """Write the text that `base64_bytes` reads."""
     return base64.b64encode(data).decode("ascii")
 
 
 def expect(node: Node, expected: str) -> None:
     """Refuse a text that is not the expected one."""
-    if (got := node.text()) != expected:
-        node.fail(f"got '{got}', expected '{expected}'")
+    if (actual := node.text()) != expected:
+        node.fail(f"got '{actual}', expected '{expected}'")
 
 
 def base64_bytes(node: Node) -> bytes:
-    """The bytes that a text is the base64 of."""
+    """Return the bytes that a text is the base64 of."""
     try:
         return base64.b64decode(node.text(), validate=True)
     except ValueError:
@@ -167,7 +167,7 @@ def base64_bytes(node: Node) -> bytes:
 
 
 def utc_time(node: Node) -> dt.datetime:
-    """The time that a text is, in UTC and whole seconds."""
+    """Return the time that a text is, in UTC and whole seconds."""
     try:
         return dt.datetime.strptime(node.text(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
     except ValueError:
@@ -178,7 +178,7 @@ _ANY_PARTY = ""
 
 
 def parties_left_out(study: Study, statement: Json) -> dict[str, Json]:
-    """What the manifest of a sub-model says of it.
+    """Return what the manifest of a sub-model says of it.
 
     Args:
         study: the effective study.
@@ -206,10 +206,10 @@ def check_sub_model_evidence(
     Raises:
         GateFailed: RELEASE_INVALID.
     """
-    expected = [write(item) for item in study.left_out] if study.left_out else None
+    target = [write(item) for item in study.left_out] if study.left_out else None
     for document in documents:
-        listed = document.get("parties_left_out")
-        if (None if listed is None else listed.value) != expected:
+        entries = document.get("parties_left_out")
+        if (None if entries is None else entries.value) != target:
             document.fail("its parties_left_out are not those of study.json")
     if (PROPOSAL in manifest["files"].keys()) != bool(study.left_out):  # noqa: SIM118 (a Node is no mapping)
         manifest["files"].fail(f"{PROPOSAL} belongs to a sub-model, and to no other release")
@@ -218,17 +218,17 @@ def check_sub_model_evidence(
     signed = signed_statement(manifest["sub_model"])
     where = "manifest.json: sub_model"
     try:
-        found = parse_sub_model(signed.body)
-        if found.decided_at > published:
+        sub_model = parse_sub_model(signed.body)
+        if sub_model.decided_at > published:
             manifest["sub_model"].fail("decided later than the publication")
-        trust.signer(signed, role=Role.MINER, at=found.decided_at, where=where)
+        trust.signer(signed, role=Role.MINER, at=sub_model.decided_at, where=where)
         proposal_bytes = read_document(directory, PROPOSAL)
         digest = hashlib.sha256(proposal_bytes).digest()
         if digest.hex() != manifest["study_digest"].text():
             raise GateFailed("RELEASE_INVALID", f"{PROPOSAL}: SHA-256 is {digest.hex()}, expected the study's digest")
         proposal = canonical.from_bytes(proposal_bytes, source=PROPOSAL, wire=False)
         effective_digest = bytes.fromhex(manifest["effective_digest"].text())
-        check_sub_model(found, proposal_digest=digest, effective=study, effective_digest=effective_digest)
+        check_sub_model(sub_model, proposal_digest=digest, effective=study, effective_digest=effective_digest)
         check_own_part(proposal, study, _ANY_PARTY)
     except GateFailed:
         raise
@@ -287,7 +287,7 @@ def check_countersignatures(
     Raises:
         GateFailed: RELEASE_INVALID, one does not hold, or there are too few; RELEASE_UNTRUSTED, one is of another authority.
     """
-    found: list[str] = []
+    names: list[str] = []
     for entry in entries:
         signed = signed_statement(entry)
         statement = decode(
@@ -304,18 +304,18 @@ def check_countersignatures(
             where=entry.where,
             anchored=trust.anchored,
         )
-        if statement.party not in study.parties or statement.party in found:
+        if statement.party not in study.parties or statement.party in names:
             entry.fail(f"'{statement.party}' is no party of the study, or has countersigned already")
         if (statement.study_digest.hex(), statement.manifest_sha256) != (study_digest, manifest_sha256):
             entry.fail(f"'{statement.party}' has countersigned another release")
-        found.append(statement.party)
-    if complete and len(found) < study.countersignatures_needed:
+        names.append(statement.party)
+    if complete and len(names) < study.countersignatures_needed:
         raise GateFailed(
             "RELEASE_INVALID",
-            f"manifest.sig: countersigned by {len(found)} parties, expected {study.countersignatures_needed} by the study",
+            f"manifest.sig: countersigned by {len(names)} parties, expected {study.countersignatures_needed} by the study",
             hint="it is not published yet: the parties look at it first",
         )
-    return tuple(party for party in study.parties if party in found)
+    return tuple(party for party in study.parties if party in names)
 
 
 def read_document(

@@ -67,29 +67,29 @@ def _check_pairs(
     study: Study,
     models: tuple[Network, JointModel | None],
 ) -> None:
-    known = [
+    rounded_pairs = [
         PairEstimate(
             first=item.first, second=item.second, estimate=item.estimate, low=item.low, high=item.high, exact=False
         )
         for item in pairs
     ]
     names = study.schema.names
-    computed = pair_accuracy(models[0], known, codes, 1, models[1], support=study.support())
-    for said, again in zip(pairs, computed, strict=True):
-        what = f"the pair of '{names[said.first]}' and '{names[said.second]}'"
-        _expect(said.network, again.network, f"{what}: network", within=_SAMPLED)
-        _expect(said.synthetic, again.synthetic, f"{what}: synthetic", within=_CLOSE)
-        if (said.joint is None) != (again.joint is None):
+    computed_pairs = pair_accuracy(models[0], rounded_pairs, codes, 1, models[1], support=study.support())
+    for pair, again in zip(pairs, computed_pairs, strict=True):
+        what = f"the pair of '{names[pair.first]}' and '{names[pair.second]}'"
+        _expect(pair.network, again.network, f"{what}: network", within=_SAMPLED)
+        _expect(pair.synthetic, again.synthetic, f"{what}: synthetic", within=_CLOSE)
+        if (pair.joint is None) != (again.joint is None):
             raise _wrong(f"{what}: joint", "is there, or is not, other than the joint model")
-        if said.joint is not None and again.joint is not None:
-            _expect(said.joint, again.joint, f"{what}: joint", within=_CLOSE)
-        _expect_ends(said.estimate, said.low, said.high, what)
-        if said.verdict == WITHIN and _is_outside(said):
-            raise _wrong(f"{what}: verdict", f"got '{said.verdict}', and a share is outside of its interval")
+        if pair.joint is not None and again.joint is not None:
+            _expect(pair.joint, again.joint, f"{what}: joint", within=_CLOSE)
+        _expect_ends(pair.estimate, pair.low, pair.high, what)
+        if pair.verdict == WITHIN and _is_outside(pair):
+            raise _wrong(f"{what}: verdict", f"got '{pair.verdict}', and a share is outside of its interval")
 
 
 def _is_outside(pair: PairAccuracy) -> bool:
-    """Whether a share of the model is clearly outside of the interval that is shown."""
+    """Return whether a share of the model is clearly outside of the interval that is shown."""
     model = pair.network if pair.joint is None else pair.joint
     slack = _CLOSE if pair.joint is not None else _SAMPLED
     return bool(np.nanmax(np.maximum(pair.low - model, model - pair.high), initial=-math.inf) > slack)
@@ -101,9 +101,9 @@ def _expect(got: NDArray[np.float64], expected: NDArray[np.float64], what: str, 
 
 
 def _expect_ends(estimate: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], what: str) -> None:
-    known = ~np.isnan(low) & ~np.isnan(estimate)
-    inside = np.clip(estimate, np.minimum(0.0, low), np.maximum(1.0, high))[known]
-    if not bool(((low[known] - _CLOSE <= inside) & (inside <= high[known] + _CLOSE)).all()):
+    is_known = ~np.isnan(low) & ~np.isnan(estimate)
+    inside = np.clip(estimate, np.minimum(0.0, low), np.maximum(1.0, high))[is_known]
+    if not bool(((low[is_known] - _CLOSE <= inside) & (inside <= high[is_known] + _CLOSE)).all()):
         raise _wrong(f"{what}: interval", "an estimate is outside of its own interval")
 
 

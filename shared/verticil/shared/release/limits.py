@@ -44,7 +44,7 @@ class ReleaseLimits:
 
 
 def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
-    """The limits of one study's release.
+    """Return the limits of one study's release.
 
     Args:
         study: the effective study.
@@ -80,13 +80,13 @@ def _probabilities(study: Study) -> int:
     """Most probabilities that a network of the study has, with those that follow, and cells of the pairs that it names."""
     n_states = study.schema.n_states
     rule = study.structure
-    named = sum(math.prod(n_states[study.schema.index(name)] for name in pair) for pair in study.release.pairs)
-    named += _following(study)
+    n_cells = sum(math.prod(n_states[study.schema.index(name)] for name in pair) for pair in study.release.pairs)
+    n_cells += _following(study)
     if (dag := study.given_dag) is not None:
         families = ((*parents, child) for child, parents in enumerate(dag.parents))
-        return named + sum(math.prod(n_states[v] for v in family) for family in families)
+        return n_cells + sum(math.prod(n_states[v] for v in family) for family in families)
     largest = math.prod(sorted(n_states)[-rule.max_parents :]) if rule.max_parents else 1
-    return named + sum(min(rule.max_family_cells, states * largest) for states in n_states)
+    return n_cells + sum(min(rule.max_family_cells, states * largest) for states in n_states)
 
 
 def _following(study: Study) -> int:

@@ -36,7 +36,7 @@ class Signer(Protocol):
     """What signs a release: the publisher's signing key."""
 
     def sign(self, body: bytes) -> SignedStatement:
-        """Sign a body."""
+        """Sign a body of bytes."""
         ...
 
 
@@ -91,14 +91,14 @@ def write_signatures(
                 f"{hashlib.sha256(item.body).hexdigest()}, this one has {hashlib.sha256(manifest).hexdigest()}",
                 hint="the parties did not assemble the same release: compare versions of verticil, numpy, pandas and pyarrow",
             )
-    ordered = sorted(signed, key=lambda item: (_signer_name(item.certificate), item.certificate))
+    entries = sorted(signed, key=lambda item: (_signer_name(item.certificate), item.certificate))
     document: dict[str, Json] = {
         "format": SIGNATURE_FORMAT,
         "version": SIGNATURE_VERSION,
         "file": MANIFEST,
         "algorithm": SIGNATURE_ALGORITHM,
         "signatures": [
-            {"signature": base64_text(item.signature), "certificate": base64_text(item.certificate)} for item in ordered
+            {"signature": base64_text(item.signature), "certificate": base64_text(item.certificate)} for item in entries
         ],
         "authority": base64_text(to_der(ca_certificate)),
     }
@@ -120,7 +120,7 @@ def _read_manifest(directory: Path) -> bytes:
 
 
 def _signer_name(certificate: bytes) -> str:
-    """The identity in a signer's certificate, for an order and a message."""
+    """Return the identity in a signer's certificate, for an order and a message."""
     return identity_of(x509.load_der_x509_certificate(certificate)).uri
 
 
@@ -134,7 +134,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def to_der(certificate: bytes) -> bytes:
-    """A certificate in DER, from PEM or DER.
+    """Return a certificate in DER, from PEM or DER.
 
     Raises:
         ValueError: it is neither.

@@ -38,7 +38,7 @@ def _plan_sha256(study: Study, n_people: int, study_digest: str) -> str:
 
 
 def opened_tables(study: Study, tables: Sequence[Counts], n_people: int) -> OpenedTables:
-    """What a release says of opened tables.
+    """Return what a release says of opened tables.
 
     Args:
         study: the effective study.
@@ -46,11 +46,11 @@ def opened_tables(study: Study, tables: Sequence[Counts], n_people: int) -> Open
         n_people: n.
     """
     counts = [np.asarray(table, dtype=np.int64) for table in tables]
-    named = tables_of(study)
+    axes = tables_of(study)
 
     def words(alarm: Alarm) -> str:
         def of(table: int) -> str:
-            return f"the table of {' and '.join(study.units[unit].text for unit in named[table])}"
+            return f"the table of {' and '.join(study.units[unit].text for unit in axes[table])}"
 
         if alarm.table is None:
             return "all margins together are nearer to each other than the noise on the tables lets them be"
@@ -59,52 +59,52 @@ def opened_tables(study: Study, tables: Sequence[Counts], n_people: int) -> Open
         margin = " and ".join(study.units[unit].text for unit in alarm.units)
         return f"{of(alarm.table)} and {of(alarm.other)} are too far from each other in {margin}"
 
-    found = margin_alarms(named, counts, table_deviations(study), n_people)
+    alarms = margin_alarms(axes, counts, table_deviations(study), n_people)
     data = b"".join(np.ascontiguousarray(table, dtype="<i8").tobytes() for table in counts)
-    return OpenedTables(sha256=hashlib.sha256(data).digest(), alarms=tuple(map(words, found)))
+    return OpenedTables(sha256=hashlib.sha256(data).digest(), alarms=tuple(map(words, alarms)))
 
 
 class MaskedRelease(ReleaseProtocol):
     """The plan of the round, and what was opened."""
 
     def opened(self, study: Study, tables: Sequence[Counts], n_people: int) -> OpenedTables:
-        """See `ReleaseProtocol.opened`."""
+        """Return the opened tables; see `ReleaseProtocol.opened`."""
         return opened_tables(study, tables, n_people)
 
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:
-        """Both digests, and where the tables do not fit together; a simulation that opened none has nothing."""
-        if (opened := content.opened) is None:
+        """Return both digests, and where the tables do not fit together; a simulation that opened none has nothing."""
+        if (tables := content.opened) is None:
             return {}
         plan = _plan_sha256(content.study, content.n_common, content.study_digest)
-        told: dict[str, Json] = {
+        entry: dict[str, Json] = {
             "plan_sha256": plan,
-            "tables_sha256": opened.sha256.hex(),
-            "alarms": list(opened.alarms),
+            "tables_sha256": tables.sha256.hex(),
+            "alarms": list(tables.alarms),
         }
-        return {"opened": told}
+        return {"opened": entry}
 
     def check(
         self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check that the plan is the study's."""
-        opened = manifest.get("opened")
-        if opened is None:
+        entry = manifest.get("opened")
+        if entry is None:
             if not manifest["simulation"].boolean():
                 manifest.fail("opened: missing, expected the plan and the tables that the release follows from")
             return Checked()
-        node = opened["plan_sha256"]
+        node = entry["plan_sha256"]
         try:
-            expected = _plan_sha256(study, manifest["n_common"].integer(), manifest["study_digest"].text())
+            target = _plan_sha256(study, manifest["n_common"].integer(), manifest["study_digest"].text())
         except (Misuse, ValueError) as error:
             node.fail(f"the study has no plan for so many people: {error}")
-        if node.text() != expected:
-            node.fail(f"got {node.text()!r}, the study and the number of people give {expected}")
-        if not _SHA256.fullmatch(sha256 := opened["tables_sha256"].text()):
-            opened["tables_sha256"].fail("expected the 64 hexadecimal digits of a SHA-256")
-        return Checked(opened=sha256, alarms=opened["alarms"].texts())
+        if node.text() != target:
+            node.fail(f"got {node.text()!r}, the study and the number of people give {target}")
+        if not _SHA256.fullmatch(sha256 := entry["tables_sha256"].text()):
+            entry["tables_sha256"].fail("expected the 64 hexadecimal digits of a SHA-256")
+        return Checked(opened=sha256, alarms=entry["alarms"].texts())
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
-        """The noise on the tables; who could read randomized columns, and of whom."""
+        """Return the noise on the tables; who could read randomized columns, and of whom."""
         note = (
             f"{wording.count(statement.n_sent, 'column')}; only for a dealer that works with its partner, see section 2"
         )

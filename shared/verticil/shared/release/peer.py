@@ -64,7 +64,7 @@ class ReaderRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRow:
-    """One organisation's noise."""
+    """A row of one organisation's noise."""
 
     name: str
     owner_index: int
@@ -109,7 +109,7 @@ class PeerRelease(ReleaseProtocol):
     """Statements of the parties, and the structure."""
 
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:
-        """The parties' parameters, and a learned structure."""
+        """Return the parties' parameters, and a learned structure."""
         return {
             "structure": None if content.structure is None else signed_document(content.structure),
             "statements": [signed_document(statement) for statement in content.statements],
@@ -139,7 +139,7 @@ class PeerRelease(ReleaseProtocol):
         return Checked(statements=len(statements))
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> PeerSection:
-        """Who computed what from which columns, who read what, and what protects the parameters."""
+        """Return who computed what from which columns, who read what, and what protects the parameters."""
         study, dag = content.study, content.network.dag
         peer = peer_statement(study, dag)
         schema = study.schema
@@ -159,9 +159,9 @@ class PeerRelease(ReleaseProtocol):
         share = peer.share
         cost = None if share is None else share_cost(study)
         of_all = shares_together(study)
-        covered = "no limit", "exact functions of raw data; see section 2"
+        limit_words = "no limit", "exact functions of raw data; see section 2"
         if cost is not None:
-            covered = f"{cost.epsilon:g}, {wording.tiny(cost.delta)}", "of each organisation; see section 2"
+            limit_words = f"{cost.epsilon:g}, {wording.tiny(cost.delta)}", "of each organisation; see section 2"
         return PeerSection(
             statement=peer.statement,
             exact=peer.exact,
@@ -193,7 +193,7 @@ class PeerRelease(ReleaseProtocol):
                     wording.epsilon(statement.epsilon_per_person),
                     f"{wording.count(statement.n_sent, 'column')} sent between organisations; see section 2",
                 ),
-                ("The probabilities (ε, δ)", covered[0], covered[1]),
+                ("The probabilities (ε, δ)", limit_words[0], limit_words[1]),
             ),
             share=f"that its organisation counted{'' if share is None else ', with the noise that it added'}",
             noisy=share is not None,
@@ -211,9 +211,9 @@ def _replaced(content: ReleaseContent, peer: PeerStatement) -> tuple[str, str, s
     if not peer.replaces:
         return ("", "", "")
     families = content.network.families
-    replaced = sum(int(family.replaced.sum()) for family in families if family.replaced is not None)
+    n_replaced = sum(int(family.replaced.sum()) for family in families if family.replaced is not None)
     n_probabilities = sum(family.probability.size for family in families)
-    return f"{replaced:,}", f"{n_probabilities:,}", wording.count(peer.minimum_count, "person", "people")
+    return f"{n_replaced:,}", f"{n_probabilities:,}", wording.count(peer.minimum_count, "person", "people")
 
 
 def _readers(peer: PeerStatement, privacy: PrivacyStatement, index: dict[str, int]) -> tuple[ReaderRow, ...]:
@@ -239,11 +239,11 @@ def _readers(peer: PeerStatement, privacy: PrivacyStatement, index: dict[str, in
 def _structure(manifest: Node, study: Study, trust: Trust, *, published: dt.datetime) -> Structure:
     effective = canonical.digest(study)
     node = manifest.get("structure")
-    given = given_structure(study, effective)
-    if given is not None:
+    structure = given_structure(study, effective)
+    if structure is not None:
         if node is not None:
             node.fail("a structure, where study.json gives it")
-        return given
+        return structure
     if node is None:
         manifest.fail("'structure' is missing, expected the one that was learned")
     signed = signed_statement(node)
@@ -271,12 +271,12 @@ def _statement(node: Node, study: Study, party: str, trust: Trust, *, published:
 def _compare(model: Network, stated: Network) -> None:
     if model.dag != stated.dag:
         raise GateFailed("RELEASE_INVALID", "model.json: its edges are not those of the structure")
-    for got, expected in zip(model.families, stated.families, strict=True):
+    for actual, target_family in zip(model.families, stated.families, strict=True):
         for name in _TABLES:
-            ours: NDArray[np.float64] = getattr(got, name)
-            theirs: NDArray[np.float64] = getattr(expected, name)
+            ours: NDArray[np.float64] = getattr(actual, name)
+            theirs: NDArray[np.float64] = getattr(target_family, name)
             if not np.array_equal(ours, theirs, equal_nan=name != "unstable"):
                 raise GateFailed(
                     "RELEASE_INVALID",
-                    f"model.json: {name} of variable '{model.schema[got.child].name}' is not what its party states",
+                    f"model.json: {name} of variable '{model.schema[actual.child].name}' is not what its party states",
                 )

@@ -66,7 +66,7 @@ def assemble(
         raise ValueError("a learned structure, and only a learned one, has a signature")
     if structure_signed is not None and structure_signed.body != structure.body:
         raise ValueError("the signature is one of another structure")
-    ordered, statements = _in_order(study, signed)
+    entries, statements = _in_order(study, signed)
     check_statements(study, structure, statements)
     network, marginals, exact = joint_model(study, structure.dag, statements)
     n_common = statements[0].n_common
@@ -81,7 +81,7 @@ def assemble(
         codes=codes,
         n_common=n_common,
         receipts=(),
-        statements=ordered,
+        statements=entries,
         structure=structure_signed,
         provenance={"model_marginals": "exact" if exact else "sampled", "software": statements[0].software},
         search=structure.search,
@@ -98,15 +98,15 @@ def check_statements(study: Study, structure: Structure, statements: Sequence[Pa
         PeerFault: STUDY_MISMATCH, both sides shown.
     """
     first = statements[0]
-    sent: dict[int, tuple[str, bytes]] = {}
+    hashes: dict[int, tuple[str, bytes]] = {}
     for statement in statements:
-        for what, got, expected in (
+        for what, actual, target in (
             ("number of common people", str(statement.n_common), str(first.n_common)),
             ("common list", statement.common_sha256.hex(), first.common_sha256.hex()),
             ("software", statement.software, first.software),
         ):
-            if got != expected:
-                _differ(f"{what}: '{statement.party}' states {got}, '{first.party}' states {expected}")
+            if actual != target:
+                _differ(f"{what}: '{statement.party}' states {actual}, '{first.party}' states {target}")
         if statement.structure_sha256 != structure.sha256:
             _differ(
                 f"structure: '{statement.party}' states {statement.structure_sha256.hex()}, "
@@ -118,28 +118,28 @@ def check_statements(study: Study, structure: Structure, statements: Sequence[Pa
                     f"parents of variable {family.child}: '{statement.party}' states {family.parents}, "
                     f"the structure has {expected_parents}"
                 )
-        needed = expected_reads(study, statement.party, structure.dag)
-        if (read := tuple(received.unit for received in statement.received)) != needed:
-            _differ(f"units that '{statement.party}' read: got {read}, the structure asks for {needed}")
-        for received in statement.received:
-            reader, digest = sent.setdefault(received.unit, (statement.party, received.artifact_sha256))
-            if digest != received.artifact_sha256:
+        reads_needed = expected_reads(study, statement.party, structure.dag)
+        if (read := tuple(column.unit for column in statement.received)) != reads_needed:
+            _differ(f"units that '{statement.party}' read: got {read}, the structure asks for {reads_needed}")
+        for column in statement.received:
+            reader, digest = hashes.setdefault(column.unit, (statement.party, column.artifact_sha256))
+            if digest != column.artifact_sha256:
                 _differ(
-                    f"unit {received.unit} of '{received.owner}': '{statement.party}' read "
-                    f"{received.artifact_sha256.hex()}, '{reader}' read {digest.hex()}"
+                    f"unit {column.unit} of '{column.owner}': '{statement.party}' read "
+                    f"{column.artifact_sha256.hex()}, '{reader}' read {digest.hex()}"
                 )
 
 
 def expected_reads(study: Study, party: str, dag: Dag) -> tuple[int, ...]:
-    """The units that a party has read in the end, ascending: for families, and before that for scores where it scored pairs."""
-    scored = () if study.structure.parents is not None else reads(study, party, None)
-    return tuple(sorted({*scored, *reads(study, party, dag)}))
+    """Return the units that a party has read in the end, ascending: for families, and before that for scores."""
+    scored_units = () if study.structure.parents is not None else reads(study, party, None)
+    return tuple(sorted({*scored_units, *reads(study, party, dag)}))
 
 
 def joint_model(
     study: Study, dag: Dag, statements: Sequence[PartyStatement]
 ) -> tuple[Network, tuple[Marginal, ...], bool]:
-    """The network of all statements, with the shares of all variables; and whether the network's own shares are exact."""
+    """Return the network of all statements, with all variables' shares, and whether the network's own shares are exact."""
     families: dict[int, Family] = {family.child: family for s in statements for family in s.families}
     stated: dict[int, Marginal] = {marginal.variable: marginal for s in statements for marginal in s.marginals}
     variables = range(len(study.schema))
@@ -152,7 +152,7 @@ def joint_model(
 def _in_order(
     study: Study, signed: Sequence[SignedStatement]
 ) -> tuple[tuple[SignedStatement, ...], tuple[PartyStatement, ...]]:
-    """The statements in the order of the study's parties, each of whom has made exactly one."""
+    """Return the statements in the order of the study's parties, each of whom has made exactly one."""
     parsed = [(item, parse_statement(item.body, study)) for item in signed]
     by_party = {statement.party: (item, statement) for item, statement in parsed}
     if len(parsed) != len(by_party) or set(by_party) != set(study.parties):

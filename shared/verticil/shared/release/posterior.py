@@ -53,12 +53,12 @@ _SETS: Final = (
 
 
 def set_file(number: int) -> str:
-    """The file with the records of network `number`, from 1."""
+    """Return the file with the records of network `number`, from 1."""
     return f"set-{number}.csv"
 
 
 def posterior_files(study: Study) -> Mapping[str, str]:
-    """What a release of a study that samples graphs has besides, and what each file is; of another study nothing."""
+    """Return the further files of a release of a study that samples graphs, with what each is; of another study nothing."""
     if not study.samples_graphs:
         return {}
     m = study.posterior.data_sets
@@ -88,24 +88,24 @@ def check_sets(study: Study, n_records: int) -> None:
 
 
 def posterior_remarks(posterior: PublishedPosterior, names: Sequence[str]) -> tuple[str, ...]:
-    """What is to be said of a posterior beside whether its chains agree, a sentence each.
+    """Return the sentences on a posterior besides whether its chains agree.
 
     Args:
         posterior: the posterior.
         names: of the variables.
     """
-    found: list[str] = []
+    sentences: list[str] = []
     if posterior.agreement.prior_speaks:
-        found.append(
+        sentences.append(
             f"the prior speaks: what was learned from moves no arrow's probability by {LEAST_MOVE} or more, so the graphs are "
             "those that were probable before any data; a larger epsilon or more people would tell something"
         )
-    found += (
+    sentences += (
         f"column '{names[v]}' has one value in all released records: they tell nothing of its arrows, whose probabilities are "
         "those of the prior and the score"
         for v in posterior.constant
     )
-    return (*found, *_statistic_remarks(posterior))
+    return (*sentences, *_statistic_remarks(posterior))
 
 
 def _statistic_remarks(posterior: PublishedPosterior) -> Iterator[str]:
@@ -113,16 +113,17 @@ def _statistic_remarks(posterior: PublishedPosterior) -> Iterator[str]:
         if item.is_enough:
             continue
         if math.isnan(item.effective):
-            told = "it is defined on too few sets to say what its draws are worth"
+            sentence = "it is defined on too few sets to say what its draws are worth"
         else:
             worth = f"{item.effective:,.0f} independent ones, {item.tail:,.0f} in the tails"
             r_hat = f"{item.r_hat:.3f}" if math.isfinite(item.r_hat) else "not defined"
-            told = f"its draws are worth {worth} ({LEAST_DRAWS} are asked for), with an R-hat of {r_hat} (at most {MOST_R_HAT})"
-        yield f"statistic {number}, {item.words[0]} of {item.words[1]}: {told}; more steps help"
+            sentence = f"its draws are worth {worth} ({LEAST_DRAWS} are asked for), "
+            sentence += f"with an R-hat of {r_hat} (at most {MOST_R_HAT})"
+        yield f"statistic {number}, {item.words[0]} of {item.words[1]}: {sentence}; more steps help"
 
 
 def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataFrame:
-    """The set of a network, number `number` from 1: the same for the same network and study.
+    """Return the set of a network, number `number` from 1: the same for the same network and study.
 
     Raises:
         ValueError: the network is too wide for the way of drawing.
@@ -141,9 +142,9 @@ def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> st
         return "the consensus is not the graph of model.json"
     if tuple(item.words for item in posterior.predictive) != study.posterior.statistics:
         return "the statistics are not those that the study names"
-    listed, shares = len(posterior.graphs), sum(share for _, share in posterior.graphs)
-    if listed > MAX_GRAPHS or shares > 1 + 1e-9:
-        return f"{listed} graphs with shares of {shares:g} together, expected at most {MAX_GRAPHS}, and 1"
+    n_graphs, shares = len(posterior.graphs), sum(share for _, share in posterior.graphs)
+    if n_graphs > MAX_GRAPHS or shares > 1 + 1e-9:
+        return f"{n_graphs} graphs with shares of {shares:g} together, expected at most {MAX_GRAPHS}, and 1"
     for graph in dict.fromkeys(
         (*(network.dag for network in posterior.networks), *(g for g, _ in posterior.graphs), dag)
     ):
@@ -153,18 +154,20 @@ def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> st
 
 
 def _missing_fault(study: Study, posterior: PublishedPosterior) -> str:
-    drawn = drawn_categories(study)
-    if {place for place, _ in posterior.missing or ()} != set(drawn) or (posterior.missing is None) != (not drawn):
+    fixed_codes = drawn_categories(study)
+    if {place for place, _ in posterior.missing or ()} != set(fixed_codes) or (posterior.missing is None) != (
+        not fixed_codes
+    ):
         return "the variables whose missing values were drawn are not those of the study"
     for number, network in enumerate(posterior.networks, 1):
-        for place, code in drawn.items():
+        for place, code in fixed_codes.items():
             if network.families[place].probability[:, code].any():
                 return f"network {number} has missing values of '{study.schema.names[place]}', and the study draws them"
     return ""
 
 
 def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_records: int) -> str:
-    """Which records of a release were not drawn from the network that they are said to be drawn from; empty: all were.
+    """Return the records that were not drawn from the network that they are said to be drawn from; empty: all were.
 
     Args:
         folder: the release.
@@ -200,8 +203,8 @@ def _not_within(folder: Path, study: Study, networks: Sequence[Network], *, leve
     if study.records_from == "posterior":
         sources[TABLES[0]] = tuple(networks)
     for name, of in sources.items():
-        if (found := first_misplaced(folder / name, study.schema, tilts_of(of, study), level)) is not None:
-            column = study.schema.names[found]
+        if (place := first_misplaced(folder / name, study.schema, tilts_of(of, study), level)) is not None:
+            column = study.schema.names[place]
             return f"{name}: column '{column}': numbers do not lie in their bins as the shares of the bins have it"
     return ""
 
@@ -209,9 +212,11 @@ def _not_within(folder: Path, study: Study, networks: Sequence[Network], *, leve
 def _not_drawn(
     name: str, codes: Sequence[Codes], network: Network, number: int, *, level: float, support: Support
 ) -> str:
-    if (found := unlikely_family(network, codes, level, rake(network, support))) is None:
+    if (family := unlikely_family(network, codes, level, rake(network, support))) is None:
         return ""
-    return f"{name}: column '{network.schema.names[found]}': the records were not drawn from network {number} of {FILE}"
+    return (
+        f"{name}: column '{network.schema.names[family]}': the records were not drawn from network {number} of {FILE}"
+    )
 
 
 def check_posterior_file(

@@ -77,7 +77,7 @@ class ReleaseProtocol(ABC):
 
     @abstractmethod
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:
-        """The keys of the manifest that hold what others signed."""
+        """Return the keys of the manifest that hold what others signed."""
 
     @abstractmethod
     def check(
@@ -99,15 +99,17 @@ class ReleaseProtocol(ABC):
 
     @abstractmethod
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
-        """What the report says."""
+        """Return the report's section."""
 
     @abstractmethod
     def template(self) -> str:
-        """The report's sections 1 and 2, as a Jinja template: what the release is, and what can be learned about a person."""
+        """Return the report's sections 1 and 2, as a Jinja template: what the release is, and what can be learned about a
+        person.
+        """
 
 
 def own_template(name: str) -> str:
-    """A template of the report's own folder."""
+    """Return a template of the report's own folder."""
     return files("verticil.shared.release.report").joinpath(name).read_text("utf-8")
 
 

@@ -31,7 +31,7 @@ register_release("masked", MaskedRelease())
 
 
 def release_protocol(study: Study) -> ReleaseProtocol:
-    """The release's part of the protocol by which a study is carried out.
+    """Return the release's part of the protocol by which a study is carried out.
 
     Raises:
         Misuse: STUDY_UNSUPPORTED, this program does not have it.

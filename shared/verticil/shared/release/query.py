@@ -81,7 +81,7 @@ class Answer:
     too_wide: str | None = left_out()
 
     def to_dict(self) -> dict[str, object]:
-        """The answer as a document."""
+        """Return the answer as a document."""
         return dict(document(self))
 
 
@@ -117,26 +117,26 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
         raise Misuse(
             "USAGE", "source posterior: a query is of one model", hint="name the source network, the consensus"
         )
-    chosen = models.source(source, given=True)
+    source_models = models.source(source, given=True)
     position = schema.index(target)
     level = parse(models.document, source="model.json")["parameters"]["interval_level"].number()
-    joint = models.joint if chosen == "joint" else None
+    joint = models.joint if source_models == "joint" else None
     try:
         try:
-            found = _of_network(models, position, evidence, level)
+            answer = _of_network(models, position, evidence, level)
         except TooWideError as error:
             if joint is None:
                 raise
             nothing = np.full(schema[position].n_states, np.nan)
-            published = _published(models, position, evidence)
-            found = _OfNetwork(
+            interval = _published(models, position, evidence)
+            answer = _OfNetwork(
                 own=nothing,
                 given_probability=float(joint.weights_of(evidence).sum()),
-                interval="none" if published is None else "published",
-                ends=published or (nothing, nothing),
+                interval="none" if interval is None else "published",
+                ends=interval or (nothing, nothing),
                 too_wide=str(error),
             )
-        asked = found.own if joint is None else joint.condition_on(evidence).shares([position])
+        own_shares = answer.own if joint is None else joint.condition_on(evidence).shares([position])
     except ValueError as error:
         there = isinstance(error, TooWideError) and models.joint is not None
         hint = (
@@ -145,24 +145,24 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
             else "ask for less at once, or for what can be"
         )
         raise Misuse("USAGE", f"given: {error}", hint=hint) from None
-    low, high = found.ends
+    low, high = answer.ends
     return Answer(
         target=target,
         given={schema.names[v]: schema[v].labels[code] for v, code in evidence.items()},
-        source=chosen,
-        interval=found.interval,
+        source=source_models,
+        interval=answer.interval,
         interval_level=level,
-        given_probability=found.given_probability,
+        given_probability=answer.given_probability,
         shares=tuple(
             Share(
                 category=label,
-                probability=float(asked[code]),
-                network=None if math.isnan(found.own[code]) else float(found.own[code]),
+                probability=float(own_shares[code]),
+                network=None if math.isnan(answer.own[code]) else float(answer.own[code]),
                 interval=None if math.isnan(low[code]) else (float(low[code]), float(high[code])),
             )
             for code, label in enumerate(schema[position].labels)
         ),
-        too_wide=found.too_wide,
+        too_wide=answer.too_wide,
     )
 
 
@@ -172,7 +172,7 @@ def _of_network(models: ReleaseModels, target: int, evidence: Mapping[int, int],
     by = rake(network, models.support)
     rules = () if by is None else by.limits
     slopes: dict[int, Floats] | None = None
-    if (published := _published(models, target, evidence)) is None:
+    if (interval := _published(models, target, evidence)) is None:
         try:
             shares, slopes = derivatives(network, target, evidence, rules)
         except TooWideError as error:
@@ -184,23 +184,23 @@ def _of_network(models: ReleaseModels, target: int, evidence: Mapping[int, int],
         raise ValueError(f"{what} probability 0 under the network")
     every = condition_with_probability(network, {}, rules)[1] if rules else 1.0
     own, nothing = shares / mass, np.full(len(shares), np.nan)
-    ends = (nothing, nothing) if published is None else published
+    ends = (nothing, nothing) if interval is None else interval
     if slopes is not None:
         ends = delta_interval(network, own, {v: slope / mass for v, slope in slopes.items()}, level)
     return _OfNetwork(
         own=own,
         given_probability=mass / every if evidence else 1.0,
-        interval="published" if published is not None else "none" if slopes is None else "delta",
+        interval="published" if interval is not None else "none" if slopes is None else "delta",
         ends=ends,
         too_wide=too_wide,
     )
 
 
 def _published(models: ReleaseModels, target: int, evidence: Mapping[int, int]) -> tuple[Floats, Floats] | None:
-    """The interval that the release itself has for this; None: it has none."""
+    """Return the interval that the release itself has for this; None: it has none."""
     if not evidence:
-        found = next((item for item in models.marginals if item.variable == target), None)
-        return None if found is None else (found.interval_low, found.interval_high)
+        marginal = next((item for item in models.marginals if item.variable == target), None)
+        return None if marginal is None else (marginal.interval_low, marginal.interval_high)
     family = models.network.families[target]
     if set(family.parents) != set(evidence):
         return None
@@ -210,16 +210,18 @@ def _published(models: ReleaseModels, target: int, evidence: Mapping[int, int]) 
 
 
 def delta_interval(network: Network, own: Floats, slopes: Mapping[int, Floats], level: float) -> tuple[Floats, Floats]:
-    """By the delta method, from the derivatives of P(target = k, evidence) over P(evidence); see the module's text."""
+    """Return the interval by the delta method, from the derivatives of P(target = k, evidence) over P(evidence); see the
+    module's text.
+    """
     variance = np.zeros(len(own))
     for variable, joint in slopes.items():
         family = network.families[variable]
         theta = family.probability
         error = np.where(np.isnan(family.standard_error), theta * (1 - theta), family.standard_error**2)
         slope = joint - own[:, None, None] * joint.sum(axis=0)
-        centred = slope - (theta * slope).sum(axis=2, keepdims=True)
-        left = 1 - theta
-        weight = np.divide(error, left, out=np.zeros_like(error), where=left > _NOTHING_LEFT)
-        variance += (weight * centred**2).sum(axis=(1, 2))
+        centred_slope = slope - (theta * slope).sum(axis=2, keepdims=True)
+        complement = 1 - theta
+        weight = np.divide(error, complement, out=np.zeros_like(error), where=complement > _NOTHING_LEFT)
+        variance += (weight * centred_slope**2).sum(axis=(1, 2))
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(variance)
     return np.clip(own - half, 0.0, 1.0), np.clip(own + half, 0.0, 1.0)

@@ -43,7 +43,7 @@ def released_records(
     folder: Path | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[tuple[Codes, ...], pd.DataFrame | PiecewiseTable]:
-    """The synthetic records of a release, in codes and as a table: the same for the same models and study.
+    """Return the synthetic records of a release, in codes and as a table: the same for the same models and study.
 
     They come from the joint model where there is one, else from networks of a posterior (`sampled`) where the study's records do:
     in equal parts, record i (from 0) from network i mod M. All meet what the study states of records.
@@ -70,16 +70,16 @@ def released_records(
         progress(n)
         return tuple(codes), decode_of_study(study, codes, generator, tilts)
     place = Path(tempfile.gettempdir()) if folder is None else folder
-    schema, published = study.schema, columns_of(study.knowledge, study.schema).published
+    schema, variables = study.schema, columns_of(study.knowledge, study.schema).published
     with disk_faults(place):
-        store = _ColumnStore(place, n, schema.variables, published.variables)
+        store = _ColumnStore(place, n, schema.variables, variables.variables)
         each = len(schema) * (1 if isinstance(source, Network) else _SWAPPING_BYTES) + _DRAWING_BYTES
         whole = n * each <= IN_ONE_PIECE
         for codes, first in drawn_records(
             source, study, n, networks=sampled, generator=generator, at_once=n if whole else CHUNK
         ):
             store.take_codes(first, codes)
-            at = dict.fromkeys(published.names, first)
+            at = dict.fromkeys(variables.names, first)
             for column in _columns(study, codes, generator, tilts, first):
                 name = column.variable.name
                 store.take(at[name], column)
@@ -120,7 +120,7 @@ class _ColumnStore:
         self._decimals: dict[str, int] = {}
 
     def take_codes(self, at: int, codes: Sequence[Codes]) -> None:
-        """The codes of some records from record `at` on, of each variable of the study."""
+        """Store the codes of some records from record `at` on, of each variable of the study."""
         for v, (variable, column) in enumerate(zip(self._variables, codes, strict=True)):
             self._kept.write(f"code {v}", at, column.astype(variable.code_dtype, copy=False))
 
@@ -133,15 +133,15 @@ class _ColumnStore:
             self._decimals[variable.name] = column.decimals
 
     def finish(self, *, labelled: bool) -> tuple[tuple[Codes, ...], PiecewiseTable]:
-        """The codes and the table."""
-        found = self._kept.arrays()
+        """Return the codes and the table."""
+        arrays = self._kept.arrays()
 
         def codes(name: str, variable: Variable) -> Codes:
-            raw = found[name].reshape(-1)
+            raw = arrays[name].reshape(-1)
             return raw if np.dtype(variable.code_dtype).itemsize == 1 else raw.view(np.uint16)
 
         def numbers(name: str, variable: Variable) -> Numbers:
-            raw = found[name].reshape(-1)
+            raw = arrays[name].reshape(-1)
             return raw.view(np.int64) if variable.integer else raw.view(np.float64)
 
         columns = [

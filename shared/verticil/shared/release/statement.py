@@ -57,7 +57,7 @@ _MARGINAL_TABLES: Final = ("estimate", "standard_error", "interval_low", "interv
 def _array(
     raw: object, table: Table, name: str, cell: Callable[[object, Table, str], object], kind: type
 ) -> NDArray[Any]:
-    """A table as written, or one row of one: equally long lists of cells."""
+    """Return a table as written, or one row of one: equally long lists of cells."""
     if not isinstance(raw, list):
         table.fail(name, "expected rows of cells")
     items = cast("list[object]", raw)
@@ -102,7 +102,7 @@ def _read_marginals(_: object, table: Table, name: str) -> tuple[Marginal, ...]:
 
 
 def _write_marginals(marginals: tuple[Marginal, ...]) -> Json:
-    return [{key: said for key, said in write(marginal).items() if key != "model"} for marginal in marginals]
+    return [{key: entry for key, entry in write(marginal).items() if key != "model"} for marginal in marginals]
 
 
 # ---- the statement
@@ -164,7 +164,7 @@ def software_text() -> str:
 
 
 def statement_body(statement: PartyStatement, study: Study) -> bytes:
-    """The canonical bytes of a statement: what is signed.
+    """Return the canonical bytes of a statement: what is signed.
 
     Args:
         statement: a party's own.
@@ -219,13 +219,15 @@ def _check(statement: PartyStatement, study: Study) -> None:
         _fail("exact", f"got {str(statement.exact).lower()}, the study says {str(not noisy).lower()}")
     if not statement.software or not statement.software.isprintable():
         _fail("software", f"expected 1 to {_SOFTWARE_LETTERS} printable characters")
-    owned = study.schema.owned_by(party)
+    own_variables = study.schema.owned_by(party)
     for key, positions in (
         ("families", tuple(family.child for family in statement.families)),
         ("marginals", tuple(marginal.variable for marginal in statement.marginals)),
     ):
-        if positions != owned:
-            _fail(key, f"expected one for each of the {len(owned)} variables of '{party}', in the study's order")
+        if positions != own_variables:
+            _fail(
+                key, f"expected one for each of the {len(own_variables)} variables of '{party}', in the study's order"
+            )
     for number, item in enumerate(statement.received, 1):
         _check_received(item, study, statement, f"received[{number}]")
     units = [item.unit for item in statement.received]

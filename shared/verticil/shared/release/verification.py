@@ -140,7 +140,7 @@ class VerifiedRelease:
     files: tuple[str, ...]
 
     def document(self) -> dict[str, Json]:
-        """The view model in JSON's terms."""
+        """Return the view model in JSON's terms."""
         return {"verified": True, **document(self), "accounts": [item.document() for item in self.accounts]}
 
 
@@ -165,13 +165,13 @@ def verify_release_with(
     for path in (ca, revoked):
         if path is not None and not path.is_file():
             raise Misuse("FILE_MISSING", f"{path}: no such file")
-    verified = verify_release(
+    release = verify_release(
         directory,
         ca_certificate=None if ca is None else _anchor_file(ca, CERTIFICATE_BYTES),
         fingerprint=fingerprint,
         revoked=None if revoked is None else _anchor_file(revoked, DENY_LIST_BYTES),
     )
-    return verified, revoked
+    return release, revoked
 
 
 def _anchor_file(path: Path, most: int) -> bytes:
@@ -224,7 +224,7 @@ def verify_release(
     """
     if not directory.is_dir():
         raise Misuse("FILE_MISSING", f"{directory}: no such folder", hint="give the folder of a release")
-    pinned = None if fingerprint is None else _fingerprint(fingerprint)
+    digest = None if fingerprint is None else _fingerprint(fingerprint)
     anchor = None if ca_certificate is None else _anchor(ca_certificate)
     manifest_bytes = read_document(directory, MANIFEST)
     manifest = parse(manifest_bytes, source=MANIFEST)
@@ -234,46 +234,46 @@ def verify_release(
     _check_program(directory, manifest["software"]["version"].text())
     files = _check_files(directory, manifest)
     study, model, joint_model, posterior = _check_documents(directory, manifest)
-    published = utc_time(manifest["published_at"])
+    published_at = utc_time(manifest["published_at"])
 
     signature = _signature_document(directory)
-    named = base64_bytes(signature["authority"])
-    authority = named if anchor is None else anchor
-    denied = Denied({} if revoked is None else _revoked(revoked, authority))
-    trust = Trust(authority=authority, anchored=anchor is not None, denied=denied)
-    signers = _check_signatures(signature, manifest_bytes, study, trust, published=published)
-    if named != authority:
+    authority_bytes = base64_bytes(signature["authority"])
+    authority = authority_bytes if anchor is None else anchor
+    deny_list = Denied({} if revoked is None else _revoked(revoked, authority))
+    trust = Trust(authority=authority, anchored=anchor is not None, denied=deny_list)
+    signers = _check_signatures(signature, manifest_bytes, study, trust, published=published_at)
+    if authority_bytes != authority:
         signature["authority"].fail("names another authority than the one that the signers' certificates are of")
     publishers = [identity for identity, _ in signers]
-    checked = release_protocol(study).check(
-        manifest, study, model, trust, publisher=publishers[0].name, published=published
+    result = release_protocol(study).check(
+        manifest, study, model, trust, publisher=publishers[0].name, published=published_at
     )
     model_bytes = read_document(directory, "model.json")
     check_figures(directory, model_bytes, study, (model, joint_model), manifest["n_common"].integer())
     naming = (manifest, parse(model_bytes, source="model.json"))
-    absent = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published)
-    listed = signature.get("countersignatures")
+    absent = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published_at)
+    entries = signature.get("countersignatures")
     countersigned = check_countersignatures(
-        () if listed is None else listed.items(),
+        () if entries is None else entries.items(),
         study,
         trust,
         study_digest=manifest["study_digest"].text(),
         manifest_sha256=hashlib.sha256(manifest_bytes).digest(),
         # In a simulation on one machine no party can look, as no miner can give a receipt.
-        complete=not before_publication and (checked.receipts > 0 or not manifest["simulation"].boolean()),
+        complete=not before_publication and (result.receipts > 0 or not manifest["simulation"].boolean()),
     )
 
     authority_sha256 = hashlib.sha256(authority).hexdigest()
     names = ", ".join(identity.uri for identity in publishers)
-    if pinned is not None and pinned not in (authority_sha256, *(sha256 for _, sha256 in signers)):
+    if digest is not None and digest not in (authority_sha256, *(sha256 for _, sha256 in signers)):
         certificates = ", ".join(sha256 for _, sha256 in signers)
         raise GateFailed(
             "RELEASE_UNTRUSTED",
             f"{directory}: published by {names} (certificate {certificates}, authority {authority_sha256}), "
-            f"expected the fingerprint {pinned}",
+            f"expected the fingerprint {digest}",
             hint="the release is consistent, but it is not from the federation that you named",
         )
-    if pinned is None and anchor is None:
+    if digest is None and anchor is None:
         raise GateFailed(
             "RELEASE_UNTRUSTED",
             f"{directory}: the release is consistent in itself; whether {names} published it was not checked, because no "
@@ -293,10 +293,10 @@ def verify_release(
         published_at=manifest["published_at"].text(),
         common_records=manifest["n_common"].integer(),
         synthetic_records=manifest["synthetic_records"].integer(),
-        receipts=checked.receipts,
-        statements=checked.statements,
-        opened_tables_sha256=checked.opened or None,
-        alarms=checked.alarms,
+        receipts=result.receipts,
+        statements=result.statements,
+        opened_tables_sha256=result.opened or None,
+        alarms=result.alarms,
         countersigned_by=countersigned,
         parties_left_out=absent,
         exact_parameters=None if besides is None else besides.exact,
@@ -304,7 +304,7 @@ def verify_release(
         seed_derived=manifest["seed_derived"].boolean(),
         epsilon_per_person=total.epsilon_per_person if total.has_bound else None,
         accounts=total.accounts,
-        revoked_later=denied.later,
+        revoked_later=deny_list.later,
         files=files,
         chains_agree=None if posterior is None else posterior.agreement.agree,
         posterior_remarks=None if posterior is None else (posterior_remarks(posterior, study.schema.names) or None),
@@ -326,12 +326,12 @@ def _signature_document(directory: Path) -> Node:
 
 
 def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
-    """Every listed file is there as listed, and no other."""
-    listed = manifest["files"]
-    names = listed.keys()
+    """Check that every listed file is there as listed, and no other."""
+    files = manifest["files"]
+    names = files.keys()
     present = {path.name for path in directory.iterdir()} - {MANIFEST, SIGNATURE}
     if missing := sorted(set(REQUIRED) - set(names)):
-        listed.fail(f"does not list {', '.join(missing)}")
+        files.fail(f"does not list {', '.join(missing)}")
     if absent := sorted(set(names) - present):
         raise GateFailed(
             "RELEASE_INVALID", f"{directory}: {printable(', '.join(absent))} is listed in {MANIFEST} but missing"
@@ -341,17 +341,17 @@ def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
     for name in names:
         path = directory / name
         if path.name != name or not name.isprintable() or not stat.S_ISREG(path.lstat().st_mode):
-            listed.fail(f"'{printable(name)}' is not the name of a plain file in this folder")
-        expected_size, expected = listed[name]["bytes"].integer(), listed[name]["sha256"].text()
+            files.fail(f"'{printable(name)}' is not the name of a plain file in this folder")
+        expected_size, sha256 = files[name]["bytes"].integer(), files[name]["sha256"].text()
         if (size := path.stat().st_size) != expected_size:
             raise GateFailed(
                 "RELEASE_INVALID", f"{path}: {size} bytes, expected {expected_size}", hint="fetch the release again"
             )
         with path.open("rb") as file:
-            got = hashlib.file_digest(file, "sha256").hexdigest()
-        if got != expected:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        if actual != sha256:
             raise GateFailed(
-                "RELEASE_INVALID", f"{path}: SHA-256 is {got}, expected {expected}", hint="fetch the release again"
+                "RELEASE_INVALID", f"{path}: SHA-256 is {actual}, expected {sha256}", hint="fetch the release again"
             )
     return names
 
@@ -362,8 +362,10 @@ def _check_documents(
     """study.json is the study of the manifest's digest, and model.json and the privacy figures are of that study."""
     study_bytes = read_document(directory, "study.json")
     effective = manifest["effective_digest"].text()
-    if (got := hashlib.sha256(study_bytes).hexdigest()) != effective:
-        raise GateFailed("RELEASE_INVALID", f"study.json: SHA-256 is {got}, expected the effective digest {effective}")
+    if (digest := hashlib.sha256(study_bytes).hexdigest()) != effective:
+        raise GateFailed(
+            "RELEASE_INVALID", f"study.json: SHA-256 is {digest}, expected the effective digest {effective}"
+        )
     try:
         study = canonical.from_bytes(study_bytes, source="study.json", wire=False)
     except VerticilError as error:
@@ -386,20 +388,20 @@ def _check_documents(
     for root in (manifest, model):
         _check_privacy(root["privacy"], study, network.dag)
         _check_statement(root, study, network.dag)
-    said = None if (node := model.get("knowledge")) is None else node.value
-    if not _equal(said, None if study.knowledge is None else written(study.knowledge)):
+    knowledge = None if (node := model.get("knowledge")) is None else node.value
+    if not _equal(knowledge, None if study.knowledge is None else written(study.knowledge)):
         raise GateFailed(
             "RELEASE_INVALID", "model.json: what it says is known of all records is not what study.json states"
         )
     written_as = network_in_files(model, network, study)
-    found = model_json.read_joint(model_bytes, study.schema)
-    _check_joint(directory, manifest, study, written_as, found)
-    _check_sampled_from(model, study, found)
-    _check_rules(directory, manifest, study, network, found)
-    listed = manifest["files"].get(posterior_json.FILE) is not None
+    joint_model = model_json.read_joint(model_bytes, study.schema)
+    _check_joint(directory, manifest, study, written_as, joint_model)
+    _check_sampled_from(model, study, joint_model)
+    _check_rules(directory, manifest, study, network, joint_model)
+    has_posterior = manifest["files"].get(posterior_json.FILE) is not None
     posterior = check_posterior_file(
         directory,
-        read_document(directory, posterior_json.FILE) if listed else None,
+        read_document(directory, posterior_json.FILE) if has_posterior else None,
         study,
         network.dag,
         study.release.synthetic_records or manifest["n_common"].integer(),
@@ -407,11 +409,11 @@ def _check_documents(
     )
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
-    return study, network, found, posterior
+    return study, network, joint_model, posterior
 
 
 def network_in_files(model: Node, network: Network, study: Study) -> Network:
-    """The network that a release's files have: with a node for each column that follows from others.
+    """Return the network that a release's files have: with a node for each column that follows from others.
 
     Args:
         model: of model.json.
@@ -428,9 +430,11 @@ def network_in_files(model: Node, network: Network, study: Study) -> Network:
 
 
 def _check_joint(directory: Path, manifest: Node, study: Study, network: Network, model: JointModel | None) -> None:
-    """A joint model is one that the study permits, the same in both files, and what the synthetic records were drawn from."""
-    listed = manifest["files"].get(joint.FILE) is not None
-    if listed != (model is not None):
+    """Check that a joint model is one that the study permits, the same in both files, and the source of the synthetic
+    records.
+    """
+    has_joint = manifest["files"].get(joint.FILE) is not None
+    if has_joint != (model is not None):
         raise GateFailed("RELEASE_INVALID", f"{directory}: model.json and {joint.FILE} do not both have a joint model")
     if model is None:
         return
@@ -455,7 +459,9 @@ def _check_rules(
 
 
 def _check_sampled_from(document: Node, study: Study, model: JointModel | None) -> None:
-    """What records are said to come from, where the study leaves it open, are shares, and what is there."""
+    """Check that what records are said to come from, where the study leaves it open, are shares, and of sources that are
+    there.
+    """
     if (node := document.get("sampled_from")) is None:
         return
     shares = [node[source].number() for source in ("joint", "network")]
@@ -472,10 +478,10 @@ def _check_sampled_from(document: Node, study: Study, model: JointModel | None) 
 def _check_signatures(
     signature: Node, manifest: bytes, study: Study, trust: Trust, *, published: dt.datetime
 ) -> list[tuple[Identity, str]]:
-    """The miner has signed the manifest, or in Model I every party of the study; who, and the certificate's fingerprint."""
+    """Check that the miner, or in Model I every party, signed the manifest; return who, and the certificate's fingerprint."""
     entries = signature["signatures"].items()
-    role, expected = (Role.MINER, 1) if protocol_of(study).coordinated else (Role.PARTY, len(study.parties))
-    if len(entries) != expected:
+    role, n_signers = (Role.MINER, 1) if protocol_of(study).coordinated else (Role.PARTY, len(study.parties))
+    if len(entries) != n_signers:
         whose = "one of each party" if role is Role.PARTY else "the miner's"
         signature["signatures"].fail(f"{len(entries)} signatures, expected {whose}")
     signers: list[tuple[Identity, str]] = []
@@ -494,54 +500,58 @@ def _check_signatures(
 
 
 def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
-    """The published epsilons are those of the matrices in study.json, and the events those that the study causes."""
+    """Check that the published epsilons are those of the matrices in study.json, and the events those that the study
+    causes.
+    """
     statement = privacy_statement(study, dag)
     columns = node["columns"].items()
     if len(columns) != len(statement.columns):
         node["columns"].fail(f"{len(columns)} columns, expected {len(statement.columns)}")
     figures = [(node["epsilon_per_person"], statement.epsilon_per_person)]
-    for column, expected in zip(columns, statement.columns, strict=True):
-        if column["variables"].texts() != expected.variables:
-            column["variables"].fail(f"expected {', '.join(expected.variables)}")
-        figures.append((column["epsilon"], expected.epsilon))
+    for column, target in zip(columns, statement.columns, strict=True):
+        if column["variables"].texts() != target.variables:
+            column["variables"].fail(f"expected {', '.join(target.variables)}")
+        figures.append((column["epsilon"], target.epsilon))
     for figure, value in figures:
-        published = math.inf if figure.value is None else figure.number()
-        if published != value and not math.isclose(published, value, rel_tol=1e-9, abs_tol=1e-12):
-            figure.fail(f"got {published}, the matrices in study.json give {value}")
-    for column, expected in zip(columns, statement.columns, strict=True):
-        _check_column(column, expected)
+        figure_value = math.inf if figure.value is None else figure.number()
+        if figure_value != value and not math.isclose(figure_value, value, rel_tol=1e-9, abs_tol=1e-12):
+            figure.fail(f"got {figure_value}, the matrices in study.json give {value}")
+    for column, target in zip(columns, statement.columns, strict=True):
+        _check_column(column, target)
     if not _equal((alignment := node["alignment"]).value, dict(statement.alignment.document())):
         alignment.fail("what it says that finding the common people revealed is not what study.json gives")
     published_events = node.get("events")
-    drawn = None if published_events is None else published_events.value
-    if not _equal(drawn, statement.events_document, within=_COMPOSED):
+    event_entries = None if published_events is None else published_events.value
+    if not _equal(event_entries, statement.events_document, within=_COMPOSED):
         (published_events or node).fail("events: what it says was drawn of people's data is not what study.json gives")
     masked = None if statement.masked is None else statement.masked.document()
-    if not _equal(None if (said := node.get("masked")) is None else said.value, masked, within=_COMPOSED):
-        (said or node).fail("masked: what it says of the four figures is not what study.json gives")
+    if not _equal(None if (masked_node := node.get("masked")) is None else masked_node.value, masked, within=_COMPOSED):
+        (masked_node or node).fail("masked: what it says of the four figures is not what study.json gives")
     if not _equal((accounts := node["accounts"]).value, statement.accounts_document, within=_COMPOSED):
         accounts.fail("what it says that the study costs each person is not what study.json gives")
 
 
 def _check_column(node: Node, expected: ColumnStatement) -> None:
-    """Every figure of a column is the one that its matrix in study.json gives, and nothing else is said of it."""
-    figures, said = expected.document(), node.object().value
+    """Check that every figure of a column is the one that its matrix in study.json gives, and nothing else is said of it."""
+    figures, entries = expected.document(), node.object().value
     assert isinstance(figures, dict)
-    assert isinstance(said, dict)
-    for name in sorted(said.keys() | figures.keys()):
-        if name not in said or name not in figures or not _equal(said[name], figures[name], within=_COMPOSED):
+    assert isinstance(entries, dict)
+    for name in sorted(entries.keys() | figures.keys()):
+        if name not in entries or name not in figures or not _equal(entries[name], figures[name], within=_COMPOSED):
             node.fail(f"{name}: not what the matrix in study.json gives")
 
 
 def _check_statement(document: Node, study: Study, dag: Dag) -> None:
-    """What a document says of who read what, and of the noise of the parameters, is what the study and the structure give."""
-    expected = protocol_of(study).statement(study, dag)
-    if expected is not None and not _equal((node := document[expected.key]).value, expected.document()):
+    """Check that a document says of readers and of the parameters' noise what the study and the structure give."""
+    target = protocol_of(study).statement(study, dag)
+    if target is not None and not _equal((node := document[target.key]).value, target.document()):
         node.fail("what it says of readers and noise is not what the study and the structure give")
 
 
 def _equal(got: object, expected: object, *, within: float = 1e-9) -> bool:
-    """Whether two JSON values are the same; numbers but for a part of themselves, because another machine may have made them."""
+    """Return whether two JSON values are the same; numbers but for a part of themselves, because machines round
+    differently.
+    """
     if isinstance(expected, dict):
         return (
             isinstance(got, dict)

@@ -44,7 +44,7 @@ _SLACK = 1e-9  # binary rounding must not lift 0.6 to 60.1 %
 
 
 def percent(value: float, digits: int = 1) -> str:
-    """A probability to the nearest.
+    """Write a probability to the nearest percent.
 
     >>> percent(0.7289), percent(1.0)
     ('72.9%', '100%')
@@ -54,7 +54,7 @@ def percent(value: float, digits: int = 1) -> str:
 
 
 def at_most(value: float) -> str:
-    """A probability that is an upper bound, rounded up to a tenth of a percent.
+    """Write a probability that is an upper bound, rounded up to a tenth of a percent.
 
     >>> at_most(0.61363), at_most(0.6), at_most(0.9999999), at_most(1.0)
     ('61.4%', '60.0%', 'practically 100%', '100%')
@@ -67,7 +67,7 @@ def at_most(value: float) -> str:
 
 
 def at_least(value: float) -> str:
-    """A probability that is a lower bound, rounded down to a tenth of a percent.
+    """Write a probability that is a lower bound, rounded down to a tenth of a percent.
 
     >>> at_least(0.728), at_least(0.72999), at_least(1.0)
     ('72.8%', '72.9%', '100%')
@@ -76,7 +76,7 @@ def at_least(value: float) -> str:
 
 
 def factor(epsilon: float) -> str:
-    """By how many times e^epsilon multiplies: rounded up to three digits; from a million on as a power of ten.
+    """Write by how many times e^epsilon multiplies: rounded up to three digits; from a million on as a power of ten.
 
     >>> factor(math.log(9)), factor(2.0), factor(35.2), factor(math.inf)
     ('9 times', '7.39 times', '2 × 10¹⁵ times', 'no limit')
@@ -86,8 +86,8 @@ def factor(epsilon: float) -> str:
     if epsilon < math.log(1e6):
         value = math.exp(epsilon)
         digits = 2 - math.floor(math.log10(value))
-        rounded = math.ceil(value * 10.0**digits - 1e-6) / 10.0**digits
-        text = f"{rounded:.{digits}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded:,.0f}"
+        rounded_value = math.ceil(value * 10.0**digits - 1e-6) / 10.0**digits
+        text = f"{rounded_value:.{digits}f}".rstrip("0").rstrip(".") if digits > 0 else f"{rounded_value:,.0f}"
         return f"{text} times"
     exponent = math.floor(epsilon / math.log(10))
     lead = math.ceil(math.exp(epsilon - exponent * math.log(10)) - _SLACK)
@@ -97,7 +97,7 @@ def factor(epsilon: float) -> str:
 
 
 def epsilon(value: float) -> str:
-    """An epsilon, rounded up to two digits behind the point.
+    """Write an epsilon, rounded up to two digits behind the point.
 
     >>> epsilon(2.0), epsilon(1.0986), epsilon(math.inf)
     ('2.00', '1.10', 'no limit')
@@ -106,7 +106,7 @@ def epsilon(value: float) -> str:
 
 
 def costs(accounts: Iterable[AccountStatement], *, coordinated: bool, alone: bool = False) -> tuple[CostRow, ...]:
-    """What a study costs a person for each reader; readers who are told as much have one row.
+    """Return what a study costs a person for each reader; readers who learn as much have one row.
 
     Args:
         accounts: of the study.
@@ -130,19 +130,19 @@ def costs(accounts: Iterable[AccountStatement], *, coordinated: bool, alone: boo
 
 
 def both(cost: Cost) -> str:
-    """A cost in one: epsilon and, where there is one, delta, rounded up.
+    """Write a cost in one: epsilon and, where there is one, delta, rounded up.
 
     >>> both(Cost(epsilon=1.231, delta=2e-6)), both(Cost(epsilon=2.0)), both(Cost(epsilon=math.inf))
     ('ε = 1.24, δ = 2 × 10⁻⁶', 'ε = 2.00', 'no limit')
     """
-    said = epsilon(cost.epsilon)
-    if said == "no limit":
-        return said
-    return f"ε = {said}" + (f", δ = {tiny(cost.delta)}" if cost.delta > 0 else "")
+    text = epsilon(cost.epsilon)
+    if text == "no limit":
+        return text
+    return f"ε = {text}" + (f", δ = {tiny(cost.delta)}" if cost.delta > 0 else "")
 
 
 def left(value: float) -> str:
-    """What may still be spent, rounded down to two digits.
+    """Write what may still be spent, rounded down to two digits.
 
     >>> left(28.1099), left(math.inf)
     ('28.10', 'no limit')
@@ -151,7 +151,7 @@ def left(value: float) -> str:
 
 
 def tiny(value: float) -> str:
-    """A small probability that is an upper bound, rounded up to two digits.
+    """Write a small probability that is an upper bound, rounded up to two digits.
 
     >>> tiny(1e-6), tiny(3 * 1e-6), tiny(2.51e-9), tiny(0.01)
     ('10⁻⁶', '3 × 10⁻⁶', '2.6 × 10⁻⁹', '0.01')
@@ -175,7 +175,7 @@ class CostRow:
 
 
 def share(value: float) -> str:
-    """An estimated share, which can lie below 0 or above 1.
+    """Write an estimated share, which can lie below 0 or above 1.
 
     >>> share(0.4213), share(-0.004), share(math.nan)
     ('42.1%', '−0.4%', 'n/a')
@@ -187,7 +187,7 @@ def share(value: float) -> str:
 
 
 def with_error(value: float, error: float) -> str:
-    """An estimated share with its standard error.
+    """Write an estimated share with its standard error.
 
     >>> with_error(0.4213, 0.004), with_error(-0.004, 0.0113), with_error(math.nan, math.nan)
     ('42.1 ± 0.4%', '−0.4 ± 1.1%', 'n/a')
@@ -196,7 +196,7 @@ def with_error(value: float, error: float) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """An interval of shares.
+    """Write an interval of shares.
 
     >>> interval(0.499, 0.5221), interval(math.nan, math.nan)
     ('49.9–52.2%', 'n/a')
@@ -205,7 +205,7 @@ def interval(low: float, high: float) -> str:
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
-    """A count with its noun.
+    """Write a count with its noun.
 
     >>> count(1, "column"), count(13, "column"), count(30647, "person", "people")
     ('1 column', '13 columns', '30,647 people')
@@ -223,7 +223,7 @@ def remarks(
     n_common: int,
     search: Mapping[str, Json] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """The warnings, one sentence or two each; empty when there is nothing to say.
+    """Return the warnings, one sentence or two each; empty when there is nothing to say.
 
     Args:
         study: the effective study.
@@ -241,13 +241,16 @@ def _columns(study: Study, marginals: Sequence[Marginal]) -> Iterator[str]:
         if variable.n_states < 2 or np.isnan(marginal.estimate).any():
             continue
         absent = [variable.labels[state] for state in np.flatnonzero(marginal.interval_low <= 0)]
-        seen = [label for label in variable.labels if label not in absent]
-        if len(seen) == 1:
-            unobserved = (
-                ": it looks as if it was never observed" if seen[0] in _not_observed(study, variable.name) else ""
+        observed_labels = [label for label in variable.labels if label not in absent]
+        if len(observed_labels) == 1:
+            remark = (
+                ": it looks as if it was never observed"
+                if observed_labels[0] in _not_observed(study, variable.name)
+                else ""
             )
             yield (
-                f"The column '{variable.name}' looks constant: only '{seen[0]}' can be told from absent{unobserved}. It can "
+                f"The column '{variable.name}' looks constant: only '{observed_labels[0]}' can be told from "
+                f"absent{remark}. It can "
                 "depend on nothing, and nothing on it. Check its source and recoding at the party."
             )
         elif absent:
@@ -288,9 +291,9 @@ def _cut(search: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(f"'{name}'" for name in listed[:_SHOWN]) + more
+    items = list(names)
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return ", ".join(f"'{name}'" for name in items[:_SHOWN]) + more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,15 +321,15 @@ class ProjectionSummary:
 def projection_in_words(content: ReleaseContent) -> ProjectionSummary | None:
     """Say how much was moved; None where the network does not know it for every family."""
     names = content.study.schema.names
-    known = [(family, family.projection) for family in content.network.families if family.projection is not None]
-    if not known or len(known) < len(content.network.families):
+    projections = [(family, family.projection) for family in content.network.families if family.projection is not None]
+    if not projections or len(projections) < len(content.network.families):
         return None
-    most = sorted(known, key=lambda pair: (-pair[1].mass_moved, pair[0].child))[:_SHOWN]
+    most = sorted(projections, key=lambda pair: (-pair[1].mass_moved, pair[0].child))[:_SHOWN]
     return ProjectionSummary(
         method=ESTIMATORS[content.study.parameters.estimator].words,
-        cells=f"{sum(family.probability.size for family, _ in known):,}",
-        negative=f"{sum(projection.negative_cells for _, projection in known):,}",
-        mean=percent(sum(projection.mass_moved for _, projection in known) / len(known)),
+        cells=f"{sum(family.probability.size for family, _ in projections):,}",
+        negative=f"{sum(projection.negative_cells for _, projection in projections):,}",
+        mean=percent(sum(projection.mass_moved for _, projection in projections) / len(projections)),
         rows=tuple(
             MovedRow(
                 name=names[family.child],

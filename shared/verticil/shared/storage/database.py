@@ -71,7 +71,7 @@ class Schema:
 
     @property
     def version(self) -> int:
-        """The newest version."""
+        """The newest version of the schema."""
         return len(self.steps)
 
 
@@ -97,7 +97,7 @@ class Database:
         self._depth = 0
         self._undo: list[Callable[[], None]] = []
         self._where = str(path)
-        with self._mapped():
+        with self._translate_errors():
             self._connection = sqlite3.connect(
                 looking_uri(path) if read_only else path,
                 uri=read_only,
@@ -114,7 +114,7 @@ class Database:
                 self._connection.close()
                 if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
                     raise
-                raise _damaged(path, f"cannot be used as {schema.what}") from error
+                raise _make_damage_fault(path, f"cannot be used as {schema.what}") from error
             except BaseException:
                 self._connection.close()
                 raise
@@ -175,7 +175,7 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the file."""
         with self._lock:
             self._connection.close()
 
@@ -185,19 +185,19 @@ class Database:
         Raises:
             DataFault: STATE_CORRUPT.
         """
-        with self._lock, self._mapped():
+        with self._lock, self._translate_errors():
             _check(self._connection, self.path, self._schema)
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[None]:
-        """All or nothing, on the disk when the block ends. An inner one belongs to the outer one.
+        """Open a transaction: all or nothing, on the disk when the block ends. An inner one belongs to the outer one.
 
         Of a database that is only read: one view of it, whatever others write meanwhile; no writer is kept waiting.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was written.
         """
-        with self._lock, self._mapped():
+        with self._lock, self._translate_errors():
             if self._depth:
                 yield
                 return
@@ -223,8 +223,8 @@ class Database:
 
     @contextlib.contextmanager
     def view(self) -> Generator[None]:
-        """All reads of the block see the database at one moment; nothing is written by it."""
-        with self._lock, self._mapped():
+        """Open a view: all reads of the block see the database at one moment; nothing is written by it."""
+        with self._lock, self._translate_errors():
             if self._depth or self._connection.in_transaction:
                 yield
                 return
@@ -274,60 +274,62 @@ class Database:
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def rows(self, statement: str, values: Sequence[Cell] = ()) -> list[Row]:
-        """All rows of a query, as they are."""
-        with self._lock, self._mapped():
+        """Return all rows of a query, as they are."""
+        with self._lock, self._translate_errors():
             return self._connection.execute(statement, values).fetchall()
 
-    def read(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **given: object) -> list[R]:
-        """All rows of a query as values of `kind`: a data class or named tuple, or the type of a single column.
+    def read(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **fields: object) -> list[R]:
+        """Return all rows of a query as values of `kind`: a data class or named tuple, or the type of a single column.
 
         Args:
             kind: what a row is.
             statement: the query.
             values: its parameters.
-            given: fields that are not in the row.
+            fields: fields that are not in the row.
 
         Raises:
             DataFault: STATE_CORRUPT, a column holds something of another type.
         """
-        with self._lock, self._mapped():
+        with self._lock, self._translate_errors():
             cursor = self._connection.execute(statement, values)
-            made = reader(kind, tuple(column[0] for column in cursor.description), given, self._where)
-            return [made(row) for row in cursor]
+            make = reader(kind, tuple(column[0] for column in cursor.description), fields, self._where)
+            return [make(row) for row in cursor]
 
-    def first(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **given: object) -> R | None:
-        """The first row of a query, as `read` gives it; None: there is none."""
-        return next(iter(self.read(kind, statement, values, **given)), None)
+    def first(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **fields: object) -> R | None:
+        """Return the first row of a query, as `read` gives it; None: there is none."""
+        return next(iter(self.read(kind, statement, values, **fields)), None)
 
-    def only(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **given: object) -> R:
-        """The one row of a query that always has one, as `read` gives it."""
-        (row,) = self.read(kind, statement, values, **given)
+    def only(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **fields: object) -> R:
+        """Return the one row of a query that always has one, as `read` gives it."""
+        (row,) = self.read(kind, statement, values, **fields)
         return row
 
     def has(self, statement: str, values: Sequence[Cell] = ()) -> bool:
-        """Whether a query has a row."""
+        """Return whether a query has a row."""
         return bool(self.rows(statement, values))
 
     def by(self, key: type[K], kind: type[R], statement: str, values: Sequence[Cell] = ()) -> dict[K, R]:
-        """The rows of a query, as `read` gives them, by their first column; of a single column's type: the second one."""
-        with self._lock, self._mapped():
+        """Return the rows of a query, as `read` gives them, by their first column; of a single column's type: the second
+        one.
+        """
+        with self._lock, self._translate_errors():
             cursor = self._connection.execute(statement, values)
             names = tuple(column[0] for column in cursor.description)
-            keys, made = reader(key, names[:1], {}, self._where), reader(kind, names[1:], {}, self._where)
-            return {keys(row[:1]): made(row[1:]) for row in cursor}
+            keys, makers = reader(key, names[:1], {}, self._where), reader(kind, names[1:], {}, self._where)
+            return {keys(row[:1]): makers(row[1:]) for row in cursor}
 
     def changed(self) -> bool:
-        """Whether another process has committed since the last call."""
+        """Return whether another process has committed since the last call."""
         version = self._data_version()
-        changed, self._seen = version != self._seen, version
-        return changed
+        is_new, self._seen = version != self._seen, version
+        return is_new
 
     def _data_version(self) -> int:
         return self.only(int, "PRAGMA data_version")
 
     @contextlib.contextmanager
-    def _mapped(self) -> Generator[None]:
-        with mapped(self.path, where=self._where, disk=self._schema.disk):
+    def _translate_errors(self) -> Generator[None]:
+        with translate_sqlite_errors(self.path, where=self._where, disk=self._schema.disk):
             yield
 
 
@@ -344,20 +346,22 @@ def take(step: Step, connection: sqlite3.Connection) -> None:
             pending = ""
 
 
-def _check(opened: sqlite3.Connection, path: Path, schema: Schema) -> None:
-    named = "SELECT type, name FROM sqlite_schema"
-    said = opened.execute("PRAGMA integrity_check(1)").fetchone()
+def _check(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
+    schema_query = "SELECT type, name FROM sqlite_schema"
+    verdict = connection.execute("PRAGMA integrity_check(1)").fetchone()
     absent: list[tuple[str, str]] = []
-    if opened.execute("PRAGMA user_version").fetchone() == (schema.version,):
+    if connection.execute("PRAGMA user_version").fetchone() == (schema.version,):
         with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
             for step in schema.steps:
                 take(step, fresh)
-            absent = sorted({*fresh.execute(named)} - {*opened.execute(named)})
-    if said != ("ok",) or absent:
-        raise _damaged(path, f"without {' '.join(absent[0])}" if absent else "its pages or indices are damaged")
+            absent = sorted({*fresh.execute(schema_query)} - {*connection.execute(schema_query)})
+    if verdict != ("ok",) or absent:
+        raise _make_damage_fault(
+            path, f"without {' '.join(absent[0])}" if absent else "its pages or indices are damaged"
+        )
 
 
-def _damaged(path: Path, problem: str) -> DataFault:
+def _make_damage_fault(path: Path, problem: str) -> DataFault:
     hint = "restore your backup of the state directory"
     return DataFault("STATE_CORRUPT", f"{path}: {problem}", hint=hint)
 
@@ -378,32 +382,35 @@ def refuse_newer(path: Path, version: int, schema: Schema) -> None:
 
 @contextlib.contextmanager
 def looking(path: Path) -> Generator[sqlite3.Connection]:
-    """A connection that only looks at a database of any version.
+    """Open a connection that only looks at a database of any version.
 
     Raises:
-        DataFault: as `mapped`; STATE_CORRUPT also where it does not have what is looked for.
+        DataFault: as `translate_sqlite_errors`; STATE_CORRUPT also where it does not have what is looked for.
     """
     try:
-        with mapped(path), contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as opened:
-            yield opened
+        with (
+            translate_sqlite_errors(path),
+            contextlib.closing(sqlite3.connect(looking_uri(path), uri=True, timeout=10.0)) as connection,
+        ):
+            yield connection
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, "does not have the tables that are expected") from error
+        raise _make_damage_fault(path, "does not have the tables that are expected") from error
 
 
-def version_in(opened: sqlite3.Connection, path: Path, schema: Schema) -> int:
+def version_in(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
     """Read the version of an open database's schema; 0: it has no tables, because its making was broken off.
 
     Raises:
         DataFault: STATE_UNSUPPORTED, a program before 1.0.0 made it; STATE_CORRUPT, it is another kind of file.
     """
     ((version,), (owner,)) = (
-        opened.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "application_id")
+        connection.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "application_id")
     )
     if version and not owner and schema.application_id:
         problem = f"{path}: {schema.what} of before version 1.0.0 of verticil, which this version does not read"
         raise DataFault("STATE_UNSUPPORTED", problem, hint=schema.anew)
     if version and owner != schema.application_id:
-        raise _damaged(path, f"is not {schema.what}")
+        raise _make_damage_fault(path, f"is not {schema.what}")
     return int(version)
 
 
@@ -416,8 +423,8 @@ def version_of(path: Path, schema: Schema) -> int:
     with disk_faults(path):
         if not path.exists() or not path.stat().st_size:
             return 0
-    with looking(path) as opened:
-        return version_in(opened, path, schema)
+    with looking(path) as connection:
+        return version_in(connection, path, schema)
 
 
 def inspect(path: Path, schema: Schema) -> int:
@@ -432,18 +439,18 @@ def inspect(path: Path, schema: Schema) -> int:
     """
     version = version_of(path, schema)
     if path.exists() and path.stat().st_size:
-        with looking(path) as opened:
-            _check(opened, path, schema)
+        with looking(path) as connection:
+            _check(connection, path, schema)
         refuse_newer(path, version, schema)
     return version
 
 
 def disk_fault(error: OSError, path: Path) -> DataFault:
-    """The error of this program for a failed write to `path`."""
+    """Return the error of this program for a failed write to `path`."""
     if is_disk_full(error):
         return disk_full(str(path))
-    if (exhausted := files_exhausted(error, path)) is not None:
-        return exhausted
+    if (fault := files_exhausted(error, path)) is not None:
+        return fault
     if (refused := unwritable(error, path)) is not None:
         return refused
     problem = f"{path}: cannot be written ({error.strerror})"
@@ -464,7 +471,7 @@ def disk_faults(path: Path) -> Generator[None]:
 
 
 def disk_full(where: str, *, disk: str = "the disk") -> DataFault:
-    """The error for an exhausted disk.
+    """Return the error for an exhausted disk.
 
     Args:
         where: what could not be written.
@@ -475,7 +482,7 @@ def disk_full(where: str, *, disk: str = "the disk") -> DataFault:
 
 
 @contextlib.contextmanager
-def mapped(path: Path, *, where: str = "", disk: str = "the disk") -> Generator[None]:
+def translate_sqlite_errors(path: Path, *, where: str = "", disk: str = "the disk") -> Generator[None]:
     """Turn what SQLite says about a file and its disk, inside the block, into errors of this program.
 
     Args:

@@ -34,12 +34,12 @@ _NO_MORE_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Whether an error means that the disk, the quota or the largest size of a file is exhausted."""
+    """Return whether an error means that the disk, the quota or the largest size of a file is exhausted."""
     return error.errno in _FULL
 
 
 def files_exhausted(error: OSError, path: Path) -> DataFault | None:
-    """The error for a process or a machine that may open no more files; None when that is not what the system said.
+    """Return the error for a process or machine that may open no more files; None when the system's error is another.
 
     It passes by itself, so the operation is tried again.
     """
@@ -53,7 +53,7 @@ def files_exhausted(error: OSError, path: Path) -> DataFault | None:
 
 
 def unwritable(error: OSError | sqlite3.Error, path: Path) -> DataFault | None:
-    """The error for a file of a node's state that cannot be written to; None when that is not what was said.
+    """Return the error for a file of a node's state that cannot be written to; None when the system's error is another.
 
     In a folder that is read-only SQLite cannot make the files that it needs beside a database, and calls that SQLITE_CANTOPEN.
     Nothing is damaged then, and no backup need be restored.
@@ -63,16 +63,23 @@ def unwritable(error: OSError | sqlite3.Error, path: Path) -> DataFault | None:
         path: the file.
     """
     if isinstance(error, OSError):
-        refused = error.errno in _NOT_OURS
+        is_refused = error.errno in _NOT_OURS
     else:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-        said = code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR}
-        refused = said and not (os.access(path.parent, os.W_OK | os.X_OK) and os.access(path, os.W_OK))
-    return read_only_fault(path) if refused else None
+        is_refused_by_sqlite = code in {
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_PERM,
+            sqlite3.SQLITE_IOERR,
+        }
+        is_refused = is_refused_by_sqlite and not (
+            os.access(path.parent, os.W_OK | os.X_OK) and os.access(path, os.W_OK)
+        )
+    return read_only_fault(path) if is_refused else None
 
 
 def read_only_fault(path: Path) -> DataFault:
-    """The error for a state folder, or a file in it, that cannot be written to."""
+    """Return the error for a state folder, or a file in it, that cannot be written to."""
     return DataFault(
         "STATE_READ_ONLY",
         f"{path}: cannot be written to (a read-only file system, or another user's)",
@@ -81,21 +88,21 @@ def read_only_fault(path: Path) -> DataFault:
 
 
 def looking_uri(path: Path) -> str:
-    """The URI by which an SQLite database is opened to look at it, without making a file beside it or writing to one.
+    """Return the URI to open an SQLite database only to look at it, without making a file beside it or writing to one.
 
     A database at rest (not open, and its write-ahead log empty) is read as it is, in a read-only folder, too.
     """
     log, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     try:
-        logged = log.stat().st_size
+        log_size = log.stat().st_size
     except FileNotFoundError:  # perhaps just now: the last connection takes it away when it is closed
-        logged = 0
-    at_rest = not shared.exists() and not logged
+        log_size = 0
+    at_rest = not shared.exists() and not log_size
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
 
 
 def is_database_full(error: sqlite3.Error) -> bool:
-    """Whether SQLite stopped for lack of room.
+    """Return whether SQLite stopped for lack of room.
 
     On a full disk it cannot make room for the index of its write-ahead log, and calls that SQLITE_IOERR_SHMSIZE, an
     input/output error (seen with SQLite 3.40 on tmpfs). Nothing is damaged then, and no backup need be restored.
@@ -105,7 +112,7 @@ def is_database_full(error: sqlite3.Error) -> bool:
 
 
 def write_fault(error: OSError, path: Path, *, hint: str = "make room there and try again") -> VerticilError:
-    """The error of this program for a failed write to `path`.
+    """Return the error of this program for a failed write to `path`.
 
     Args:
         error: what the operating system said.
@@ -117,8 +124,8 @@ def write_fault(error: OSError, path: Path, *, hint: str = "make room there and 
     """
     if is_disk_full(error):
         return DataFault("DISK_FULL", f"{path}: no space left on the disk", hint=hint)
-    if (exhausted := files_exhausted(error, path)) is not None:
-        return exhausted
+    if (fault := files_exhausted(error, path)) is not None:
+        return fault
     return Misuse(
         "FILE_MISSING",
         f"{path}: cannot be written ({error.strerror or type(error).__name__})",
@@ -142,20 +149,20 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
         Misuse: FILE_EXISTS; FILE_MISSING when there is no such folder or it is not writable.
         DataFault: DISK_FULL.
     """
-    made: list[Path] = []
+    paths: list[Path] = []
     path = Path()
     try:
         for path, (content, mode) in files.items():
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            made.append(path)
+            paths.append(path)
             with open(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 sync_file(descriptor, path)
-        for folder in {path.parent for path in made}:
+        for folder in {path.parent for path in paths}:
             sync_directory(folder)
     except BaseException as error:
-        for remainder in made:
+        for remainder in paths:
             with contextlib.suppress(OSError):
                 remainder.unlink()
         if isinstance(error, FileExistsError):
@@ -219,14 +226,14 @@ class FollowedFiles:
         self._looked = monotonic()
 
     def changed(self) -> bool:
-        """Whether a file is another than at the last time that this was asked (or at construction)."""
+        """Return whether a file is another than at the last call (or at construction)."""
         with self._lock:
             now = self._monotonic()
             if now - self._looked < self._every:
                 return False
             self._looked = now
-            known, self._known = self._known, self._look()
-            return known != self._known
+            state_before, self._known = self._known, self._look()
+            return state_before != self._known
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stamp(path) for path in self._paths)

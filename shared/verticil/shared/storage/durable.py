@@ -1,8 +1,8 @@
 """The one way to the disk that lasts: every step after which something survives a power cut is taken here.
 
 A step is the flush of a file or of a folder's names, a renaming, a removal, or the commit of a database. What a node promises
-about crashes rests on the order of these steps, and so they have one seam: a watcher (`watched`) is called with each step right
-before and right after it. The crash tests kill a process there, at every step that a run takes, so that a step that is added
+about crashes rests on the order of these steps, and so they have one seam: a watcher (`watch_steps`) is called with each step
+right before and after it. The crash tests kill a process there, at every step that a run takes, so that a step that is added
 later is covered by itself. A test reads the sources and keeps every other way shut.
 
 Nothing but a test ever watches: there is no configuration for it, and without a watcher a step costs one comparison.
@@ -40,8 +40,8 @@ _watcher: Callable[[Step], None] | None = None
 
 
 @contextlib.contextmanager
-def watched(watcher: Callable[[Step], None]) -> Generator[None]:
-    """For tests: tell `watcher` of every step in this process, in the thread that takes it."""
+def watch_steps(watcher: Callable[[Step], None]) -> Generator[None]:
+    """Tell `watcher` of every step in this process, in the thread that takes it. For tests."""
     global _watcher  # noqa: PLW0603 (one seam for the whole process is the point)
     before, _watcher = _watcher, watcher
     try:
@@ -98,6 +98,6 @@ def remove_tree(path: Path, *, ignore_errors: bool = False) -> None:
 
 @contextlib.contextmanager
 def commit(path: Path) -> Generator[None]:
-    """The block commits a transaction of the database at `path`."""
+    """Mark the block that commits a transaction of the database at `path`."""
     with _step("commit", path):
         yield

@@ -27,7 +27,7 @@ RESERVE: Final = 1 << 24
 
 
 def nameless_file(owner: object, folder: Path) -> IO[bytes]:
-    """A file that has no name in `folder`, 0600; it is closed when its owner is gone.
+    """Open a file that has no name in `folder`, 0600; it is closed when its owner is gone.
 
     Raises:
         OSError: the folder.
@@ -52,8 +52,8 @@ def check_room(folder: Path, n_bytes: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def kept(folder: Path | None, n: int, parts: Iterable[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
-    """An array that comes in parts, read-only: in memory, or in a file without a name.
+def join_parts(folder: Path | None, n: int, parts: Iterable[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
+    """Join an array that comes in parts, read-only: in memory, or in a file without a name.
 
     Args:
         folder: for that file; None: it is in memory.
@@ -110,7 +110,7 @@ class KeptRows:
             self._file.write(raw.data)
 
     def arrays(self) -> dict[str, Rows]:
-        """The tables, (n, width), read-only; nothing is written any more.
+        """Return the tables, (n, width), read-only; nothing is written any more.
 
         Raises:
             OSError: the disk.

@@ -33,13 +33,13 @@ class _Column(NamedTuple):
     optional: bool
 
 
-def reader(kind: type[R], names: tuple[str, ...], given: Mapping[str, object], where: str) -> Callable[[Row], R]:
-    """A function that makes a value of `kind` from a row.
+def reader(kind: type[R], names: tuple[str, ...], fields: Mapping[str, object], where: str) -> Callable[[Row], R]:
+    """Return a function that makes a value of `kind` from a row.
 
     Args:
         kind: a data class, a named tuple, or the type of the first column.
         names: of the row's columns; those that are no field are left out.
-        given: fields that are not in the row.
+        fields: fields that are not in the row.
         where: the database, for messages.
 
     Raises:
@@ -49,21 +49,21 @@ def reader(kind: type[R], names: tuple[str, ...], given: Mapping[str, object], w
         return lambda row: cast("R", _value(row[0], _Column(kind, False), names[0], where))
     places = {name: place for place, name in enumerate(names)}
     columns: list[tuple[str, int, _Column]] = []
-    nested: list[tuple[str, Callable[[Row], object]]] = []
+    nested_readers: list[tuple[str, Callable[[Row], object]]] = []
     for name, column in _columns(kind).items():
-        if name in given:
+        if name in fields:
             continue
         if isinstance(column.kind, type) and is_dataclass(column.kind):
             if not column.optional:
-                nested.append((name, reader(column.kind, names, {}, where)))
+                nested_readers.append((name, reader(column.kind, names, {}, where)))
         elif name in places:
             columns.append((name, places[name], column))
 
-    def made(row: Row) -> R:
+    def make(row: Row) -> R:
         values = {name: _value(row[place], column, name, where) for name, place, column in columns}
-        return kind(**values, **{name: of(row) for name, of in nested}, **given)
+        return kind(**values, **{name: of(row) for name, of in nested_readers}, **fields)
 
-    return made
+    return make
 
 
 def _columns(kind: type[object]) -> Mapping[str, _Column]:
@@ -93,25 +93,25 @@ def _value(cell: Cell, column: _Column, name: str, where: str) -> object:
         return tuple(cast("Sequence[object]", json.loads(cell)))
     if isinstance(kind, type) and isinstance(cell, kind):
         return cell
-    expected = _WORDS.get(cast("type", kind), "a list") + (" or nothing" if column.optional else "")
+    type_words = _WORDS.get(cast("type", kind), "a list") + (" or nothing" if column.optional else "")
     raise DataFault(
         "STATE_CORRUPT",
-        f"{where}: column {name} holds {'nothing' if cell is None else _WORDS[type(cell)]}, expected {expected}",
+        f"{where}: column {name} holds {'nothing' if cell is None else _WORDS[type(cell)]}, expected {type_words}",
         hint="restore your backup of the state directory",
     )
 
 
 def columns_of(value: object) -> dict[str, Cell]:
-    """The columns that hold a data class's value; a field that is one itself gives its own columns."""
+    """Return the columns that hold a data class's value; a field that is one itself gives its own columns."""
     if not is_dataclass(value):
         raise TypeError(f"{type(value).__name__} is no data class")
-    found: dict[str, Cell] = {}
+    columns: dict[str, Cell] = {}
     for field in fields(value):
         inner: object = getattr(value, field.name)
         if is_dataclass(inner):
-            found |= columns_of(inner)
+            columns |= columns_of(inner)
         elif isinstance(inner, tuple):
-            found[field.name] = json.dumps(inner)
+            columns[field.name] = json.dumps(inner)
         else:
-            found[field.name] = cast("Cell", inner)
-    return found
+            columns[field.name] = cast("Cell", inner)
+    return columns

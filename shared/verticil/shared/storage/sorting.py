@@ -22,7 +22,7 @@ _LEAST_OF_A_RUN: Final = 512  # rows that are looked at together
 
 
 def ascending(rows: Rows, key_bytes: int) -> NDArray[np.intp]:
-    """The order in which rows ascend by their first bytes; rows with equal ones in any order.
+    """Return the order in which rows ascend by their first bytes; rows with equal ones in any order.
 
     Args:
         rows: (n, width), uint8.
@@ -91,16 +91,16 @@ class Sorter:
             rows = rows[len(some) :]
 
     def blocks(self) -> Iterator[Rows]:
-        """All rows, ascending, in blocks; nothing can be taken afterwards.
+        """Yield all rows, ascending, in blocks; nothing can be taken afterwards.
 
         Raises:
             OSError: the disk.
         """
         if self._file is None:
-            held = self._held[: self._n_held]
-            order = ascending(held, self._key_bytes)
+            rows = self._held[: self._n_held]
+            order = ascending(rows, self._key_bytes)
             for start in range(0, len(order), BLOCK_ROWS):
-                yield held[order[start : start + BLOCK_ROWS]]
+                yield rows[order[start : start + BLOCK_ROWS]]
             return
         self._write_run()
         self._file.flush()
@@ -112,21 +112,21 @@ class Sorter:
             raw = os.pread(descriptor, (stop - start) * width, start * width)
             return np.frombuffer(raw, dtype=np.uint8).reshape(-1, width)
 
-        yield from _merged(read, ends, self._key_bytes, max(_LEAST_OF_A_RUN, room // (2 * len(ends))))
+        yield from _merge_runs(read, ends, self._key_bytes, max(_LEAST_OF_A_RUN, room // (2 * len(ends))))
 
     def _write_run(self) -> None:
-        held = self._held[: self._n_held]
-        check_room(self._folder, held.nbytes)
+        rows = self._held[: self._n_held]
+        check_room(self._folder, rows.nbytes)
         if self._file is None:
             self._file = nameless_file(self, self._folder)
-        order = ascending(held, self._key_bytes)
+        order = ascending(rows, self._key_bytes)
         for start in range(0, len(order), BLOCK_ROWS):
-            self._file.write(held[order[start : start + BLOCK_ROWS]].data)
-        self._ends.append(len(held) + (self._ends[-1] if self._ends else 0))
+            self._file.write(rows[order[start : start + BLOCK_ROWS]].data)
+        self._ends.append(len(rows) + (self._ends[-1] if self._ends else 0))
         self._n_held = 0
 
 
-def _merged(read: Callable[[int, int], Rows], ends: Sequence[int], key_bytes: int, at_once: int) -> Iterator[Rows]:
+def _merge_runs(read: Callable[[int, int], Rows], ends: Sequence[int], key_bytes: int, at_once: int) -> Iterator[Rows]:
     """Ascending runs as one, in blocks: of each run as many rows are looked at together as `at_once` says.
 
     Args:
@@ -134,16 +134,16 @@ def _merged(read: Callable[[int, int], Rows], ends: Sequence[int], key_bytes: in
         ends: of the runs.
         key_bytes, at_once: see above.
     """
-    done = [0, *ends[:-1]]
-    while left := [i for i, end in enumerate(ends) if done[i] < end]:
-        heads = {i: read(done[i], min(done[i] + at_once, ends[i])) for i in left}
+    starts = [0, *ends[:-1]]
+    while open_runs := [i for i, end in enumerate(ends) if starts[i] < end]:
+        heads = {i: read(starts[i], min(starts[i] + at_once, ends[i])) for i in open_runs}
         keys = {i: keys_of(head, key_bytes) for i, head in heads.items()}
         # Rows above the last one that is looked at of a run that goes on may still come before others of that run.
-        goes_on = [keys[i][-1] for i in left if done[i] + len(heads[i]) < ends[i]]
-        bound = min(goes_on) if goes_on else None
-        for i in left:
-            size = len(heads[i]) if bound is None else int(np.searchsorted(keys[i], bound, side="right"))
+        goes_on = [keys[i][-1] for i in open_runs if starts[i] + len(heads[i]) < ends[i]]
+        limit = min(goes_on) if goes_on else None
+        for i in open_runs:
+            size = len(heads[i]) if limit is None else int(np.searchsorted(keys[i], limit, side="right"))
             heads[i] = heads[i][:size]
-            done[i] += size
+            starts[i] += size
         block = np.concatenate(list(heads.values()))
         yield block[ascending(block, key_bytes)]

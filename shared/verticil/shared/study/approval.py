@@ -32,7 +32,7 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.study import rules
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import LeftOut, Study
-from verticil.shared.study.sub_model import narrowed
+from verticil.shared.study.sub_model import narrow
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT
 
@@ -46,7 +46,7 @@ def _hex(raw: object, table: Table, name: str) -> str:
     return text
 
 
-def _printed(raw: object, table: Table, name: str) -> str:
+def _quote_line(raw: object, table: Table, name: str) -> str:
     text = table.typed(str, raw, name)
     if not 1 <= len(text) <= MAX_TEXT or not text.isprintable():
         table.fail(name, f"expected a printed text of 1 to {MAX_TEXT} letters")
@@ -90,34 +90,34 @@ class Approval:
     party: str
     units: tuple[DeclaredUnit, ...]
     minimum_common_records: Annotated[int, Within(1, MAX_SAFE)]
-    approver: Annotated[str, Key(read=_printed)]
+    approver: Annotated[str, Key(read=_quote_line)]
     approved_at: dt.datetime
     expires: dt.date
     people_counted_apart: Annotated[bool, OPTIONAL] = False
 
     def declarations(self) -> dict[int, Unit]:
         """Index -> declared unit."""
-        return {declared.index: declared.unit for declared in self.units}
+        return {declaration.index: declaration.unit for declaration in self.units}
 
 
-def check_not_weaker(declared: Unit, proposed: Unit) -> None:
-    """A declaration must be at least as strong as the study's proposal: gamma not larger.
+def check_not_weaker(declaration: Unit, proposal: Unit) -> None:
+    """Check that a declaration is at least as strong as the study's proposal: gamma not larger.
 
     Raises:
         Refusal: DECLARATION_WEAKER.
     """
-    ours, theirs = privacy.gamma(declared.transition), privacy.gamma(proposed.transition)
+    ours, theirs = privacy.gamma(declaration.transition), privacy.gamma(proposal.transition)
     if theirs is not None and (ours is None or ours > theirs):
-        got = "infinite" if ours is None else f"{float(ours):.6g}"
+        actual_text = "infinite" if ours is None else f"{float(ours):.6g}"
         raise Refusal(
             "DECLARATION_WEAKER",
-            f"{declared.text}: declared gamma {got}, expected at most the study's {float(theirs):.6g}",
+            f"{declaration.text}: declared gamma {actual_text}, expected at most the study's {float(theirs):.6g}",
             hint="declare stronger noise, or remove the declaration",
         )
 
 
 def declared_units(units: Mapping[int, Unit], fingerprints: Mapping[int, str]) -> tuple[DeclaredUnit, ...]:
-    """The units of an approval, ascending.
+    """Return the units of an approval, ascending.
 
     Args:
         units: index -> unit as declared; every unit of the party.
@@ -142,7 +142,7 @@ def parse_approval(body: bytes) -> Approval:
 
 @functools.lru_cache(maxsize=1024)
 def held_approval(body: bytes) -> Approval:
-    """An approval that counts at this node. It is kept in memory, because every column of its study asks for it again."""
+    """Parse an approval that counts at this node. It stays in memory, because every column of its study needs it again."""
     return parse_approval(body)
 
 
@@ -167,20 +167,20 @@ def check_approval(approval: Approval, proposal: Study, party: str) -> None:
             f"{where}: it is for the proposal {approval.proposal_digest.hex()[:12]}, expected {digest(proposal).hex()[:12]}",
             hint="the study changed; approve again",
         )
-    expected = proposal.units_of(party)
-    if (got := tuple(declared.index for declared in approval.units)) != expected:
-        raise PeerFault("STUDY_MISMATCH", f"{where}: it declares the units {got}, expected {expected}")
-    declared = proposal.with_declaration(_fitting(approval, proposal, where))
+    own_units = proposal.units_of(party)
+    if (approved_units := tuple(declaration.index for declaration in approval.units)) != own_units:
+        raise PeerFault("STUDY_MISMATCH", f"{where}: it declares the units {approved_units}, expected {own_units}")
+    declaration = proposal.with_declaration(_fitting(approval, proposal, where))
     try:
-        rules.check(declared, source=where)
+        rules.check(declaration, source=where)
     except Misuse as error:
         raise PeerFault("STUDY_MISMATCH", error.message, hint=error.hint) from None
-    for index in expected:
-        check_not_weaker(declared.units[index], proposal.units[index])
+    for index in own_units:
+        check_not_weaker(declaration.units[index], proposal.units[index])
 
 
 def effective_study(proposal: Study, approvals: Iterable[Approval], left_out: tuple[LeftOut, ...] = ()) -> Study:
-    """The proposal with all parties' declarations. The order of the approvals does not matter.
+    """Return the proposal with all parties' declarations. The order of the approvals does not matter.
 
     Args:
         proposal: as submitted.
@@ -199,21 +199,21 @@ def effective_study(proposal: Study, approvals: Iterable[Approval], left_out: tu
         check_approval(approval, proposal, approval.party)
         units.update(approval.declarations())
         parties.append(approval.party)
-    expected = sorted(party for party in proposal.parties if party not in absent)
-    if sorted(parties) != expected:
+    present_parties = sorted(party for party in proposal.parties if party not in absent)
+    if sorted(parties) != present_parties:
         raise PeerFault(
             "STUDY_MISMATCH",
             f"study '{proposal.id}': approvals of {', '.join(sorted(parties)) or 'nobody'}, "
-            f"expected one of each of {', '.join(expected)}",
+            f"expected one of each of {', '.join(present_parties)}",
         )
-    return narrowed(proposal.with_declaration(units), left_out)
+    return narrow(proposal.with_declaration(units), left_out)
 
 
-def check_own_part(approved: Study, effective: Study, party: str) -> None:
-    """A party's check of the effective study that the miner tells it, before it randomizes.
+def check_own_part(approved_study: Study, effective: Study, party: str) -> None:
+    """Check the effective study that the miner sends, as a party does before it randomizes.
 
     Args:
-        approved: the proposal with this party's own declared units in it (`Study.with_declaration`): what it approved.
+        approved_study: the proposal with this party's own declared units in it (`Study.with_declaration`): what it approved.
         effective: the study as the miner tells it.
         party: this party.
 
@@ -221,7 +221,7 @@ def check_own_part(approved: Study, effective: Study, party: str) -> None:
         PeerFault: STUDY_MISMATCH, the party's own units differ, or anything but the matrices of others differs, or another
             party's noise is weaker than the proposal's.
     """
-    where = f"study '{approved.id}'"
+    where = f"study '{approved_study.id}'"
     hint = "the miner tells another study than the one approved; nothing was sent"
     if effective.left_out:
         if party in {item.party for item in effective.left_out}:
@@ -229,43 +229,45 @@ def check_own_part(approved: Study, effective: Study, party: str) -> None:
                 "STUDY_MISMATCH", f"{where}: the miner tells a sub-model without '{party}' to it", hint=hint
             )
         try:
-            approved = narrowed(approved, effective.left_out)
+            approved_study = narrow(approved_study, effective.left_out)
         except Misuse as error:
             raise PeerFault(
                 "STUDY_MISMATCH", f"{where}: a sub-model that was not approved: {error.message}", hint=hint
             ) from None
-    if len(effective.units) != len(approved.units):
+    if len(effective.units) != len(approved_study.units):
         raise PeerFault(
-            "STUDY_MISMATCH", f"{where}: {len(effective.units)} units, expected {len(approved.units)}", hint=hint
+            "STUDY_MISMATCH", f"{where}: {len(effective.units)} units, expected {len(approved_study.units)}", hint=hint
         )
-    for index, (told, mine) in enumerate(zip(effective.units, approved.units, strict=True)):
+    for index, (theirs, mine) in enumerate(zip(effective.units, approved_study.units, strict=True)):
         column = f"{where}: {mine.text}"
-        if _holds(told) != _holds(mine):
+        if _holds(theirs) != _holds(mine):
             raise PeerFault("STUDY_MISMATCH", f"{column}: unit {index} holds something else than approved", hint=hint)
-        if mine.owner == party and told != mine:
+        if mine.owner == party and theirs != mine:
             raise PeerFault("STUDY_MISMATCH", f"{column}: the matrix is not the one that '{party}' approved", hint=hint)
-        if mine.owner != party and told != mine:
+        if mine.owner != party and theirs != mine:
             try:
-                check_not_weaker(told, mine)
+                check_not_weaker(theirs, mine)
             except Refusal as error:
                 raise PeerFault("STUDY_MISMATCH", f"{where}: {error.message}", hint=hint) from None
-    if dataclasses.replace(effective, units=approved.units) != approved:
+    if dataclasses.replace(effective, units=approved_study.units) != approved_study:
         part = next(
             field.name
             for field in dataclasses.fields(Study)
-            if field.name != "units" and getattr(effective, field.name) != getattr(approved, field.name)
+            if field.name != "units" and getattr(effective, field.name) != getattr(approved_study, field.name)
         )
         raise PeerFault("STUDY_MISMATCH", f"{where}: its '{part}' is not what was approved", hint=hint)
 
 
 def _holds(unit: Unit) -> tuple[object, ...]:
-    """What a declaration cannot change."""
+    """Return what a declaration cannot change."""
     return unit.variables, unit.owner, unit.impossible
 
 
 def _fitting(approval: Approval, proposal: Study, where: str) -> dict[int, Unit]:
-    for declared in approval.units:
-        theirs = proposal.units[declared.index]
-        if _holds(declared.unit) != _holds(theirs):
-            raise PeerFault("STUDY_MISMATCH", f"{where}: unit {declared.index} is not that of '{theirs.variables[0]}'")
+    for declaration in approval.units:
+        theirs = proposal.units[declaration.index]
+        if _holds(declaration.unit) != _holds(theirs):
+            raise PeerFault(
+                "STUDY_MISMATCH", f"{where}: unit {declaration.index} is not that of '{theirs.variables[0]}'"
+            )
     return approval.declarations()

@@ -20,7 +20,7 @@ from verticil.shared.study.protocols import PROTOCOLS
 
 
 def to_bytes(study: Study) -> bytes:
-    """The canonical bytes of a study.
+    """Return the canonical bytes of a study.
 
     Raises:
         Misuse: STUDY_INVALID, the study is larger than 16 MiB.
@@ -65,7 +65,7 @@ def from_bytes(data: bytes, *, source: str = "study", wire: bool = True) -> Stud
 
 
 @functools.lru_cache(maxsize=16)
-def checked(data: bytes) -> Study:
+def parse_canonical(data: bytes) -> Study:
     """Return the study of canonical bytes from another node; the last few are kept: each step of a study's way needs it.
 
     Raises:

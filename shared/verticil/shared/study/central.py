@@ -39,7 +39,7 @@ _LINKAGE: Final = {
 
 
 class Central(Protocol):
-    """Model II."""
+    """The protocol of Model II."""
 
     name = "central"
     summary = "a miner receives randomized columns and learns from them"
@@ -51,16 +51,16 @@ class Central(Protocol):
     linkage = _LINKAGE
 
     def read_by(self, study: Study, index: int, dag: Dag | None = None) -> None:
-        """The miner reads every unit."""
+        """Return None: the miner reads every unit."""
 
     def learner(self, study: Study, child: int) -> None:
-        """The miner learns every family."""
+        """Return None: the miner learns every family."""
 
     def searches_scores(self, study: Study) -> bool:
-        """The miner has the columns, and computes scores itself."""
+        """Return False: the miner has the columns, and computes scores itself."""
         return False
 
     def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
-        """The miner receives."""
+        """Yield the miner where it may not receive columns."""
         if "miner" not in recipients:
             yield "model 'central' sends to the miner, which is not in policy.recipients"

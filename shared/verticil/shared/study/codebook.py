@@ -38,7 +38,7 @@ CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "mea
 
 
 def variable_from(table: Table) -> Variable:
-    """The variable that a ``[[variable]]`` table of a study declares.
+    """Return the variable that a ``[[variable]]`` table of a study declares.
 
     Raises:
         Misuse: the table's code, or STUDY_INVALID.
@@ -48,16 +48,16 @@ def variable_from(table: Table) -> Variable:
     if table.has("from"):
         variable = replace(variable, origin=table.choice("from", ORIGINS))
     for key, texts in (("name", (variable.name,)), ("categories", variable.labels)):
-        if found := next(filter(starts_a_formula, texts), ""):
+        if formula := next(filter(starts_a_formula, texts), ""):
             hint = (
                 "spreadsheets take it for a formula; declare another text, and recode the local one to it in party.toml"
             )
-            table.fail(key, f"'{found}' begins with '{found[0]}' and is no number", hint=hint)
+            table.fail(key, f"'{formula}' begins with '{formula[0]}' and is no number", hint=hint)
     return variable
 
 
 def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
-    """What the `CODEBOOK_KEYS` of a table say of a column.
+    """Return what the `CODEBOOK_KEYS` of a table say of a column.
 
     Args:
         table: of a study, or of a site's own codebook.
@@ -79,8 +79,10 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         for key in ("bins", "representatives", "means")
     )
     if bins is not None:
-        appended = [category for category in (other, missing.category if missing else None) if category is not None]
-        labels = bin_labels(bins) + tuple(dict.fromkeys(appended))
+        extra_categories = [
+            category for category in (other, missing.category if missing else None) if category is not None
+        ]
+        labels = bin_labels(bins) + tuple(dict.fromkeys(extra_categories))
     else:
         labels = table.strings("categories")
         for key in ("integer", "representatives", "means", "outside"):
@@ -112,7 +114,7 @@ def _missing(table: Table) -> Missing:
 
 
 def _outside(table: Table, key: str) -> Literal["clamp"]:
-    """What a number outside the bins is in a new study, at `key`; an absent key is the same.
+    """Return what a number outside the bins is in a new study, at `key`; an absent key is the same.
 
     Raises:
         Misuse: the table's code, for what older studies could say.
@@ -151,7 +153,7 @@ def make_variable(
     origin: str | None = None,
     where: str,
 ) -> Variable:
-    """A `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
+    """Make a `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
 
     Raises:
         Misuse: STUDY_INVALID; the message starts with `where`.
@@ -160,8 +162,8 @@ def make_variable(
         _check_bins(bins, integer=integer, where=where)
     if representatives is not None:
         _check_inside(representatives, bins or (), where=f"{where}: representatives")
-        if integer and (broken := [value for value in representatives if not value.is_integer()]):
-            problem = f"number {representatives.index(broken[0]) + 1} is {broken[0]:g}"
+        if integer and (fractions := [value for value in representatives if not value.is_integer()]):
+            problem = f"number {representatives.index(fractions[0]) + 1} is {fractions[0]:g}"
             fail(f"{where}: representatives", f"{problem}, expected a whole number with integer = true")
     if means is not None:
         if representatives is not None:
@@ -192,7 +194,7 @@ def make_variable(
 
 
 def _check_inside(numbers: tuple[float, ...], bins: tuple[float, ...], *, last: float = 0.0, where: str) -> None:
-    """One number for each bin, inside it; `last`: how far below its upper edge the bin's largest value lies."""
+    """Check for one number in each bin; `last`: how far below its upper edge the bin's largest value lies."""
     n_bins = max(len(bins) - 1, 0)
     if len(numbers) != n_bins:
         fail(where, f"{len(numbers)} numbers, expected one for each of the {n_bins} bins")

@@ -74,7 +74,7 @@ class CuratorStatement(Statement):
         return "the noise on the tables that everything was learned from"
 
     def document(self) -> Json:
-        """The statement."""
+        """Return the statement as a document."""
         return {
             "exact_parameters": self.exact,
             "statement": _EXACT if self.exact else _COUNTED if self.counted else _STATEMENT,
@@ -117,23 +117,23 @@ class Curator(Protocol):
     }
 
     def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
-        """Nobody reads a column."""
+        """Return no party: nobody reads a column."""
         return ()
 
     def learner(self, study: Study, child: int) -> str:
-        """The owner."""
+        """Return the owner as the learner."""
         return study.schema.variables[child].owner
 
     def searches_scores(self, study: Study) -> bool:
-        """The owner searches."""
+        """Return False: the owner searches."""
         return False
 
     def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
-        """No node carries it out."""
+        """Yield one reason: no node carries the study out."""
         yield "model 'curator' is carried out by the owner of a whole table: verticil synthesize"
 
     def check(self, study: Study, *, source: str) -> None:
-        """One party, columns as they are, and noise on the tables."""
+        """Check for one party, columns as they are, and noise on the tables."""
         super().check(study, source=source)
         if len(study.parties) != 1:
             fail(
@@ -149,7 +149,7 @@ class Curator(Protocol):
             fail(f"{source}: tables", "missing, expected the epsilon and delta of the noise with the model 'curator'")
 
     def statement(self, study: Study, dag: Dag) -> CuratorStatement:
-        """What the noise promises."""
+        """Return what the noise promises."""
         return CuratorStatement(noise=study.tables is not None, counted=counts_people(study))
 
     def learned_from(self, study: Study) -> str:

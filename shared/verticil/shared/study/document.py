@@ -222,7 +222,7 @@ class ParameterRule:
     """Alpha of some variables' families, by name in schema order: a row for all configurations of parents, or one for each."""
 
     def in_order_of(self, names: tuple[str, ...]) -> ParameterRule:
-        """The rule with its tables in the order of the variables; those of no variable at the end."""
+        """Return the rule with its tables in the order of the variables; those of no variable at the end."""
         tables = sorted(self.prior_tables, key=lambda item: names.index(item[0]) if item[0] in names else len(names))
         return dataclasses.replace(self, prior_tables=tuple(tables))
 
@@ -405,7 +405,7 @@ def _write_schema(schema: Schema) -> Json:
 
 
 def schema_of(variables: Iterable[Variable], table: Table, name: str) -> Schema:
-    """The schema of a document's variables.
+    """Return the schema of a document's variables.
 
     Raises:
         Misuse: the table's code, they do not go together.
@@ -504,14 +504,14 @@ class Study:
         return next(index for index, unit in enumerate(self.units) if variable in unit.variables)
 
     def domain_of(self, index: int) -> tuple[tuple[int, ...], ...]:
-        """The combinations of codes that a unit's categories stand for: the product in C order without the impossible ones."""
+        """Return the combinations of codes of a unit's categories: the product in C order without the impossible ones."""
         unit = self.units[index]
         states = [range(self.schema[self.schema.index(name)].n_states) for name in unit.variables]
-        removed = set(unit.impossible)
-        return tuple(combination for combination in itertools.product(*states) if combination not in removed)
+        impossible_set = set(unit.impossible)
+        return tuple(combination for combination in itertools.product(*states) if combination not in impossible_set)
 
     def column_unit(self, index: int) -> ColumnUnit:
-        """A unit as estimation sees it: positions of its variables, a compound's domain, and the channel."""
+        """Return a unit as estimation sees it: positions of its variables, a compound's domain, and the channel."""
         unit = self.units[index]
         return ColumnUnit(
             variables=tuple(self.schema.index(name) for name in unit.variables),
@@ -520,7 +520,9 @@ class Study:
         )
 
     def with_declaration(self, units: Mapping[int, Unit]) -> Study:
-        """The study with some units replaced by a party's own declaration (same variables, same owner, same domain)."""
+        """Return the study with some units replaced by a party's own declaration (same variables, same owner, same
+        domain).
+        """
         for index, unit in units.items():
             mine = self.units[index]
             if (unit.variables, unit.owner, unit.impossible) != (mine.variables, mine.owner, mine.impossible):
@@ -531,7 +533,7 @@ class Study:
         return dataclasses.replace(self, units=tuple(units.get(index, unit) for index, unit in enumerate(self.units)))
 
     def constraints(self, *, where: str = "structure") -> Constraints:
-        """What a searched network must meet.
+        """Return what a searched network must meet.
 
         Args:
             where: what messages call the table of the declarations.
@@ -555,7 +557,7 @@ class Study:
         )
 
     def custom_network(self, *, where: str = "structure") -> CustomNetwork | None:
-        """The custom network that the study asks for; None: it asks for none.
+        """Return the custom network that the study asks for; None: it asks for none.
 
         Raises:
             Misuse: STUDY_INVALID, it contradicts itself.
@@ -568,7 +570,7 @@ class Study:
         )
 
     def support(self) -> Support:
-        """What the knowledge that the study states leaves possible."""
+        """Return what the study's knowledge leaves possible."""
         return support(self.knowledge, self.schema)
 
     @property
@@ -603,6 +605,6 @@ class Study:
             return False
         return self.tables is not None or self.parameters.prior_count is None
 
-    def expired(self, today: dt.date) -> bool:
-        """Whether `today` (UTC) lies behind the last valid day."""
+    def is_expired(self, today: dt.date) -> bool:
+        """Return whether `today` (UTC) lies behind the last valid day."""
         return today > self.expires

@@ -26,18 +26,18 @@ def refuse(study: Study, keys: Mapping[str, Inapplicable], *, source: str) -> No
     Raises:
         Misuse: the key's code.
     """
-    for key, why in _named(study, keys):
+    for key, why in _list_inapplicable(study, keys):
         raise Misuse(why.code, f"{source}: {key}: {why.problem}", hint=why.hint)
 
 
 def without(study: Study, keys: Mapping[str, Inapplicable]) -> Study:
     """Return the study with the defaults of these keys."""
-    for key, _ in _named(study, keys):
-        study = _changed(study, key.split("."))
+    for key, _ in _list_inapplicable(study, keys):
+        study = _replace_fields(study, key.split("."))
     return study
 
 
-def _named(study: Study, keys: Mapping[str, Inapplicable]) -> Iterator[tuple[str, Inapplicable]]:
+def _list_inapplicable(study: Study, keys: Mapping[str, Inapplicable]) -> Iterator[tuple[str, Inapplicable]]:
     for key, why in keys.items():
         record: Any = study
         *around, name = key.split(".")
@@ -47,9 +47,9 @@ def _named(study: Study, keys: Mapping[str, Inapplicable]) -> Iterator[tuple[str
             yield key, why
 
 
-def _changed(record: Any, path: list[str]) -> Any:
+def _replace_fields(record: Any, path: list[str]) -> Any:
     name, *inside = path
-    value = _changed(getattr(record, name), inside) if inside else _default(record, name)
+    value = _replace_fields(getattr(record, name), inside) if inside else _default(record, name)
     return dataclasses.replace(record, **{name: value})
 
 

@@ -70,18 +70,20 @@ _LINKAGE: Final = {
 
 
 def rule_of(study: Study) -> MaskedRule:
-    """What the study says in ``[masked]``, or what holds where it says nothing."""
+    """Return what the study says in ``[masked]``, or what holds where it says nothing."""
     return study.masked or MaskedRule()
 
 
 def deals_by_party(study: Study) -> bool:
-    """Whether a third party deals the masks of each pair, and not the miner; of a sub-model, as the proposal had it."""
-    named = rule_of(study).dealer
-    return len(study.parties) + len(study.left_out) > LEAST_PARTIES if named is None else named == "party"
+    """Return whether a third party deals the masks of each pair, and not the miner; of a sub-model, as the proposal had
+    it.
+    """
+    dealer = rule_of(study).dealer
+    return len(study.parties) + len(study.left_out) > LEAST_PARTIES if dealer is None else dealer == "party"
 
 
-def counted(study: Study) -> tuple[str, ...]:
-    """The contributors that draw noise for tables across parties: the parties, and the miner if the study says so."""
+def noise_contributors(study: Study) -> tuple[str, ...]:
+    """Return who draws noise for tables across parties: the parties, and the miner if the study says so."""
     return (*study.parties, MINER) if rule_of(study).count_miner else study.parties
 
 
@@ -93,18 +95,18 @@ def widths(study: Study) -> dict[str, int]:
 
 
 def triples(study: Study) -> tuple[tuple[int, ...], ...]:
-    """The tables of three columns of three parties, whose masks the miner deals: positions of their units."""
+    """Return the tables of three columns of three parties, whose masks the miner deals: positions of their units."""
     return tuple(table for table in tables_of(study) if len(owners_of(study, table)) == 3)
 
 
 def owners_of(study: Study, table: Sequence[int]) -> tuple[str, ...]:
-    """The parties that have columns in a table, in the study's order."""
+    """Return the parties that have columns in a table, in the study's order."""
     owners = {study.units[unit].owner for unit in table}
     return tuple(party for party in study.parties if party in owners)
 
 
 def dealers(study: Study) -> tuple[str, ...]:
-    """Who deals each pair of parties, in the order of ``itertools.combinations``; see the module.
+    """Return who deals each pair of parties, in the order of ``itertools.combinations``; see the module.
 
     Raises:
         Misuse: STUDY_INVALID, a third party is to deal and there is none.
@@ -122,7 +124,7 @@ def dealers(study: Study) -> tuple[str, ...]:
     wide, several = widths(study), rule_of(study).tolerate > 1
     load = dict.fromkeys(study.parties, 0)
     together: set[frozenset[str]] = set()
-    found: list[str] = []
+    names: list[str] = []
     for pair in pairs:
         costs = (
             (
@@ -137,8 +139,8 @@ def dealers(study: Study) -> tuple[str, ...]:
         dealer = min(costs)[-1]
         load[dealer] += sum(wide[name] for name in pair)
         together |= {frozenset((dealer, partner)) for partner in pair}
-        found.append(dealer)
-    return tuple(found)
+        names.append(dealer)
+    return tuple(names)
 
 
 def dealt(study: Study) -> tuple[tuple[tuple[str, ...], str], ...]:
@@ -164,8 +166,8 @@ class Exposure:
     units: tuple[int, ...]
 
 
-def exposed(study: Study) -> tuple[Exposure, ...]:
-    """Who can read whose columns, of all pairs of a dealer and a partner; dealers in the order of contributors."""
+def list_exposures(study: Study) -> tuple[Exposure, ...]:
+    """List who can read whose columns, of all pairs of a dealer and a partner; dealers in the order of contributors."""
     read: dict[tuple[str, str], set[int]] = {}
     for pair, dealer in zip(itertools.combinations(study.parties, 2), dealers(study), strict=True):
         for one, other in itertools.permutations(pair):
@@ -186,15 +188,15 @@ def exposed(study: Study) -> tuple[Exposure, ...]:
     )
 
 
-def covered(study: Study) -> Iterator[tuple[str, ...]]:
-    """The coalitions that the stated epsilon and delta hold against: the largest, in the order of contributors.
+def covered_coalitions(study: Study) -> Iterator[tuple[str, ...]]:
+    """Yield the coalitions that the stated epsilon and delta hold against: the largest, in the order of contributors.
 
     Each has `tolerate` counted contributors, no dealer together with a partner of its, and, where it is not counted, the miner,
     if that makes no such two; a miner that can be in none of them is one by itself. Smaller coalitions are covered, too.
     There can be very many: take the first.
     """
-    apart = {frozenset((item.dealer, item.partner)) for item in exposed(study)}
-    names, size = counted(study), rule_of(study).tolerate
+    apart = {frozenset((item.dealer, item.partner)) for item in list_exposures(study)}
+    names, size = noise_contributors(study), rule_of(study).tolerate
 
     def larger(some: tuple[str, ...], start: int) -> Iterator[tuple[str, ...]]:
         if len(some) == size:
@@ -240,7 +242,7 @@ class Payload:
 
 
 def bytes_of(study: Study, n_people: int) -> Payload:
-    """The payload of a round (model-three.md section 3, "Sizes").
+    """Return the payload of a round (model-three.md section 3, "Sizes").
 
     U is 4 n S_i for each partner; the check 12 n u_i for each partner and run: 4 of the correction from the party to the dealer,
     8 of what verifier and dealer tell each other; Z is 4 S_i S_j; a share has 4 bytes for each cell, an opened table 8. A triple
@@ -251,9 +253,9 @@ def bytes_of(study: Study, n_people: int) -> Payload:
         study: the study.
         n_people: n.
     """
-    wide, unchecked = widths(study), rule_of(study).unchecked
+    wide, unchecked_parties = widths(study), rule_of(study).unchecked
     pairs = tuple(zip(itertools.combinations(study.parties, 2), dealers(study), strict=True))
-    units = {party: 0 if party in unchecked else len(study.units_of(party)) for party in study.parties}
+    units = {party: 0 if party in unchecked_parties else len(study.units_of(party)) for party in study.parties}
     masked = sum(4 * n_people * (wide[one] + wide[other]) for (one, other), _ in pairs)
     checks = {pair: 12 * RUNS * n_people * sum(units[name] for name in pair) for pair, _ in pairs}
     products = {(one, other): 4 * wide[one] * wide[other] for (one, other), _ in pairs}
@@ -264,7 +266,7 @@ def bytes_of(study: Study, n_people: int) -> Payload:
     between += sum(rows for rows, _, _ in of_triples) + alphas
     return Payload(
         masked=masked,
-        checks=sum(checks.values()) + alphas + sum(checked for _, checked, _ in of_triples),
+        checks=sum(checks.values()) + alphas + sum(n_checked for _, n_checked, _ in of_triples),
         products=sum(products.values()) + sum(dealt for _, _, dealt in of_triples),
         shares=4 * cells_of(study) * len(study.parties),
         opened=8 * cells_of(study) * len(study.parties),
@@ -273,15 +275,15 @@ def bytes_of(study: Study, n_people: int) -> Payload:
 
 
 def _bytes_of_triple(study: Study, table: Sequence[int], n_people: int) -> tuple[int, int, int]:
-    """Of all masked rows (and of the alphas of one run), of the checks of rows, and of what is dealt."""
+    """Return the bytes of masked rows (and of the alphas of one run), of the checks of rows, and of what is dealt."""
     sizes = [study.units[unit].transition.n_states for unit in table]
-    checked = sum(study.units[unit].owner not in rule_of(study).unchecked for unit in table)
+    n_checked = sum(study.units[unit].owner not in rule_of(study).unchecked for unit in table)
     dealt = 4 * (n_people * (1 + RUNS) * row_width(sizes) + math.prod(sizes))
-    return 2 * 4 * n_people * sum(sizes), 2 * 12 * RUNS * n_people * checked, dealt
+    return 2 * 4 * n_people * sum(sizes), 2 * 12 * RUNS * n_people * n_checked, dealt
 
 
 def slot_milliseconds(study: Study, n_people: int) -> int:
-    """How long a slot is: 250 ms and four times the work of the largest pair, so that what begins in one is done in the next.
+    """Return how long a slot is: 250 ms and four times the work of the largest pair, so that its work fits into the next.
 
     The work is n (S_i S_j + 50 (S_i + S_j) + 200 runs (u_i + u_j)) ns, for products, streams and checks; of all triples together
     n (8 K_i K_j K_k + 50 (words dealt of a record + K_i + K_j + K_k)) ns; and 2000 ns for each cell of all tables, for noise and
@@ -303,11 +305,11 @@ def slot_milliseconds(study: Study, n_people: int) -> int:
 def _sigma_each(study: Study) -> tuple[int, int]:
     """sigma_c; raises Misuse as `verticil.shared.masked.arithmetic.opening.sigma_each`."""
     sigma = tables_sigma(study).as_integer_ratio()
-    return sigma_each(sigma, len(counted(study)), rule_of(study).tolerate)
+    return sigma_each(sigma, len(noise_contributors(study)), rule_of(study).tolerate)
 
 
 def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 1) -> Plan:  # noqa: A002 - the plan's own word
-    """The plan of a round: a function of the effective study and the number of people.
+    """Return the plan of a round: a function of the effective study and the number of people.
 
     Args:
         study: the effective study, which keeps all rules.
@@ -336,7 +338,7 @@ def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 
         sizes=tuple(unit.transition.n_states for unit in study.units),
         tables=tables_of(study),
         dealers=dealers(study),
-        counted=counted(study),
+        counted=noise_contributors(study),
         tolerate=rule.tolerate,
         epsilon=study.tables.epsilon,
         delta=study.tables.delta,
@@ -403,7 +405,7 @@ class MaskedStatement(Statement):
         return "the noise on the opened tables that everything was learned from"
 
     def document(self) -> Json:
-        """The statement."""
+        """Return the statement as a document."""
         return {
             "exact_parameters": False,
             "statement": _STATEMENT,
@@ -422,7 +424,7 @@ class MaskedStatement(Statement):
 
 
 class Masked(Protocol):
-    """Model III."""
+    """The protocol of Model III."""
 
     name = "masked"
     summary = "the organisations and a miner compute noisy tables together, and nobody sees a row"
@@ -439,41 +441,44 @@ class Masked(Protocol):
     linkage = _LINKAGE
 
     def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
-        """Nobody reads a column."""
+        """Return no party: nobody reads a column."""
         return ()
 
     def readable(self, study: Study) -> tuple[int, ...]:
-        """All units: by a dealer with its partner."""
+        """Return all units: a dealer could read them with its partner."""
         return tuple(range(len(study.units)))
 
     def learner(self, study: Study, child: int) -> None:
-        """The miner learns every family, from the opened tables."""
+        """Return None: the miner learns every family, from the opened tables."""
 
     def exchanges(self, study: Study) -> int:
-        """Those of model-three.md section 2: hello, agreed, seed, product, statement, agreed again, masked columns, fits, toss
-        closed, open and told, expected, w, f, done, share; of triples those of section 8: all there, two tosses, each
-        closed and open, alpha, sums closed and open, passed."""
+        """Return the number of messages of model-three.md section 2: hello, agreed, seed, product, statement, agreed
+        again, masked columns, fits, toss closed, open and told, expected, w, f, done, share; of triples those of section
+        8: all there, two tosses, each closed and open, alpha, sums closed and open, passed.
+        """
         return 25 if triples(study) else 16
 
     def bytes_sent(self, study: Study, n_people: int) -> int:
-        """The payload of a round, each message counted once."""
+        """Return the payload of a round, each message counted once."""
         return bytes_of(study, n_people).once
 
     def searches_scores(self, study: Study) -> bool:
-        """The miner has the tables, and computes scores itself."""
+        """Return False: the miner has the tables, and computes scores itself."""
         return False
 
     def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
-        """Nobody receives a column; who may deal masks, and whose noise counts, a policy says by other keys."""
+        """Yield nothing: nobody receives a column; who may deal masks, and whose noise counts, a policy says by other
+        keys.
+        """
         yield from ()
 
     def statement(self, study: Study, dag: Dag) -> MaskedStatement:
-        """Who dealt, who drew how much noise, who was checked."""
+        """Return who dealt, who drew how much noise, who was checked."""
         top, bottom = _sigma_each(study)
         return MaskedStatement(
             tables=len(tables_of(study)),
             tolerate=rule_of(study).tolerate,
-            counted=counted(study),
+            counted=noise_contributors(study),
             sigma=tables_sigma(study),
             sigma_each=top / bottom,
             dealers=dealt(study),
@@ -482,7 +487,7 @@ class Masked(Protocol):
 
     def table_deviations(self, study: Study) -> tuple[float, ...]:
         """Within a party one draw of its owner; across parties the sum of those of all who are counted."""
-        within, across = tables_sigma(study), deviation(_sigma_each(study), len(counted(study)))
+        within, across = tables_sigma(study), deviation(_sigma_each(study), len(noise_contributors(study)))
         return tuple(
             across if len({study.units[unit].owner for unit in table}) > 1 else within for table in tables_of(study)
         )
@@ -492,7 +497,7 @@ class Masked(Protocol):
         plan_of(study, n_people)
 
     def findings(self, study: Study) -> Iterator[Finding]:
-        """Who could read more than others, whose rows nobody checks, and what no epsilon covers."""
+        """Yield who could read more than others, whose rows nobody checks, and what no epsilon covers."""
         if not deals_by_party(study) and len(study.parties) > LEAST_PARTIES:
             yield Finding(
                 severity="warning",
@@ -558,7 +563,7 @@ class Masked(Protocol):
         check_capacity(least, max(self.table_deviations(study)))
 
     def check_unit(self, unit: Unit, *, where: str) -> None:
-        """A set of categories has no one-hot row."""
+        """Refuse a set of categories, which has no one-hot row."""
         if isinstance(unit.transition, Subset):
             fail(
                 where,
@@ -589,7 +594,7 @@ def _check_rule(study: Study, source: str) -> None:
     of = "parties" if least is None else "parties of the smallest sub-model (quorum.min)"
     if not 1 <= rule.max_bytes <= MAX_SAFE:
         fail(f"{where}.max_bytes", f"got {rule.max_bytes}, expected 1 to {MAX_SAFE}")
-    if (n := len(counted(study))) > MOST_OF_A_SUM:
+    if (n := len(noise_contributors(study))) > MOST_OF_A_SUM:
         fail(
             where,
             f"{n} contributors draw noise, expected at most {MOST_OF_A_SUM}",
@@ -608,7 +613,10 @@ def _check_rule(study: Study, source: str) -> None:
             f"a third party deals the masks of a pair, with {parties} {of}, expected at least {LEAST_PARTIES + 1}",
             hint='use dealer = "miner"',
         )
-    if not any(len(set(some) & set(counted(study))) == rule.tolerate for some in itertools.islice(covered(study), 1)):
+    if not any(
+        len(set(some) & set(noise_contributors(study))) == rule.tolerate
+        for some in itertools.islice(covered_coalitions(study), 1)
+    ):
         fail(
             f"{where}.tolerate",
             f"got {rule.tolerate}, and any {rule.tolerate} of those who draw noise are a dealer with its partner, whom no noise "

@@ -37,7 +37,7 @@ class Named:
 
 
 def fits(name: str, study: Named) -> bool:
-    """Whether `name` may mean `study`.
+    """Return whether `name` may mean `study`.
 
     >>> hearts = Named(digest=bytes.fromhex("ab" * 32), study_id="hearts", submitter="lee")
     >>> [fits(name, hearts) for name in ("hearts", "lee/hearts", "mia/hearts", "ABABABAB", "abab")]
@@ -49,8 +49,8 @@ def fits(name: str, study: Named) -> bool:
     return study.study_id == name or (len(name) >= _PREFIX and study.digest.hex().startswith(name.lower()))
 
 
-def chosen(name: str, studies: Iterable[Named], *, caller: str = "") -> Named | None:
-    """The study that `name` means; None: none does.
+def choose(name: str, studies: Iterable[Named], *, caller: str = "") -> Named | None:
+    """Return the study that `name` means; None: none does.
 
     A whole digest means one study. An analyst's own id means her study, whatever others use; of several studies that
     one analyst submitted under one id, the newest.
@@ -63,13 +63,13 @@ def chosen(name: str, studies: Iterable[Named], *, caller: str = "") -> Named | 
     Raises:
         Misuse: STUDY_UNKNOWN, it may mean several.
     """
-    found = [study for study in studies if fits(name, study)]
-    whole = next((study for study in found if study.digest.hex() == name.lower()), None)
+    matches = [study for study in studies if fits(name, study)]
+    whole = next((study for study in matches if study.digest.hex() == name.lower()), None)
     if whole is not None:
         return whole
-    said = name.rpartition("/")[2]
+    last_part = name.rpartition("/")[2]
     newest: dict[object, Named] = {
-        (study.submitter, study.study_id) if study.study_id == said else study.digest: study for study in found
+        (study.submitter, study.study_id) if study.study_id == last_part else study.digest: study for study in matches
     }
     own = newest.get((caller, name)) if caller else None
     if own is not None:
@@ -79,17 +79,19 @@ def chosen(name: str, studies: Iterable[Named], *, caller: str = "") -> Named | 
     return next(iter(newest.values()), None)
 
 
-def ambiguous(name: str, found: Iterable[tuple[Named, str]]) -> Misuse:
-    """The error of a name that several studies have.
+def ambiguous(name: str, matches: Iterable[tuple[Named, str]]) -> Misuse:
+    """Return the error of a name that several studies have.
 
     Args:
         name: as a person gave it.
-        found: the studies, and what else tells them apart.
+        matches: the studies, and what else tells them apart.
     """
-    listed = [f"{study.text} {study.digest.hex()[:16]}{f' ({words})' if words else ''}" for study, words in list(found)]
-    rest = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    lines = [
+        f"{study.text} {study.digest.hex()[:16]}{f' ({words})' if words else ''}" for study, words in list(matches)
+    ]
+    rest = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return Misuse(
         "STUDY_UNKNOWN",
-        f"study '{name[:100]}': {len(listed)} studies have this name, expected one",
-        hint=f"give ANALYST/ID or the digest of the one that you mean: {', '.join(listed[:_SHOWN])}{rest}",
+        f"study '{name[:100]}': {len(lines)} studies have this name, expected one",
+        hint=f"give ANALYST/ID or the digest of the one that you mean: {', '.join(lines[:_SHOWN])}{rest}",
     )

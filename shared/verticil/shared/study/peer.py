@@ -74,7 +74,7 @@ NOISE_STATEMENT: Final = (
 
 
 def scored_pairs(study: Study, party: str) -> tuple[tuple[int, int], ...]:
-    """The pairs of variables (a, b), a < b, that `party` scores, in lexicographic order."""
+    """Return the pairs of variables (a, b), a < b, that `party` scores, in lexicographic order."""
     rank = {name: position for position, name in enumerate(study.parties)}
     owners = [variable.owner for variable in study.schema.variables]
     return tuple(
@@ -86,7 +86,7 @@ def scored_pairs(study: Study, party: str) -> tuple[tuple[int, int], ...]:
 
 
 def reads(study: Study, party: str, dag: Dag | None) -> tuple[int, ...]:
-    """The units of other parties that `party` reads, ascending.
+    """Return the units of other parties that `party` reads, ascending.
 
     Args:
         study: the effective study.
@@ -99,7 +99,7 @@ def reads(study: Study, party: str, dag: Dag | None) -> tuple[int, ...]:
 
 
 def readers(study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
-    """The parties that read unit `index`, in the study's order; its owner is not among them.
+    """Return the parties that read unit `index`, in the study's order; its owner is not among them.
 
     Args:
         study: the effective study.
@@ -115,7 +115,7 @@ def readers(study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
 
 
 def read_by(study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
-    """The peers that unit `index` goes to in the whole of a study with model ``peer``, in the study's order.
+    """Return the peers that unit `index` goes to in the whole of a study with model ``peer``, in the study's order.
 
     Args:
         study: a study between peers.
@@ -132,9 +132,9 @@ def read_by(study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]
 
 
 def shared_tables(study: Study, party: str) -> int:
-    """How many tables of its own raw data a party shares something of: one for each own variable and for each scored pair."""
-    scored = 0 if study.structure.parents is not None else len(scored_pairs(study, party))
-    return len(study.schema.owned_by(party)) + scored
+    """Count the tables of its own raw data of which a party shares something: one per own variable and per scored pair."""
+    n_scored = 0 if study.structure.parents is not None else len(scored_pairs(study, party))
+    return len(study.schema.owned_by(party)) + n_scored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ class PeerStatement(Statement):
 
     @property
     def statement(self) -> str:
-        """The plain statement."""
+        """The plain text of the statement."""
         if self.share is None:
             return EXACT_STATEMENT
         return NOISE_STATEMENT.replace("{noise}", NOISE_WORDS)
@@ -266,13 +266,13 @@ class PeerStatement(Statement):
         }
 
     def of_family(self, child: int) -> dict[str, Json]:
-        """Who learned it, and from which columns of others."""
+        """Return who learned the family, and from which columns of others."""
         origin = self.origins[child]
         return {"learned_by": origin.learned_by, "kind": origin.kind, "cross_parents": list(origin.cross_parents)}
 
 
 def peer_statement(study: Study, dag: Dag) -> PeerStatement:
-    """The statement of a study of Model I with this structure.
+    """Return the statement of a study of Model I with this structure.
 
     Raises:
         ValueError: the study is not of Model I.
@@ -280,7 +280,7 @@ def peer_statement(study: Study, dag: Dag) -> PeerStatement:
     if study.share is None:
         raise ValueError(f"study '{study.id}' is of model '{study.model}', expected one whose parties share parameters")
     schema, rule = study.schema, study.share
-    learned = study.structure.parents is None
+    is_learned = study.structure.parents is None
     origins = tuple(
         FamilyOrigin(
             learned_by=variable.owner,
@@ -288,12 +288,12 @@ def peer_statement(study: Study, dag: Dag) -> PeerStatement:
         )
         for variable, parents in zip(schema.variables, dag.parents, strict=True)
     )
-    sent = tuple(
+    columns = tuple(
         SentColumn(
             unit=index,
             variables=study.units[index].variables,
             owner=study.units[index].owner,
-            scored_by=readers(study, index, None) if learned else (),
+            scored_by=readers(study, index, None) if is_learned else (),
             read_by=readers(study, index, dag),
         )
         for index in range(len(study.units))
@@ -311,11 +311,11 @@ def peer_statement(study: Study, dag: Dag) -> PeerStatement:
                 if count
             },
         )
-    return PeerStatement(origins=origins, sent=sent, share=share, minimum_count=rule.minimum_count)
+    return PeerStatement(origins=origins, sent=columns, share=share, minimum_count=rule.minimum_count)
 
 
 class Peer(Protocol):
-    """Model I."""
+    """The protocol of Model I."""
 
     name = "peer"
     summary = "between the organisations, without a miner that sees columns"
@@ -343,7 +343,7 @@ class Peer(Protocol):
     linkage = _LINKAGE
 
     def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
-        """The peers that score or learn with the unit."""
+        """Return the peers that score or learn with the unit."""
         return read_by(study, index, dag)
 
     def asked_by(self, study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
@@ -351,7 +351,7 @@ class Peer(Protocol):
         return () if dag is None and study.structure.parents is not None else readers(study, index, dag)
 
     def learner(self, study: Study, child: int) -> str:
-        """The variable's owner."""
+        """Return the variable's owner."""
         return study.schema.variables[child].owner
 
     def exchanges(self, study: Study) -> int:
@@ -359,15 +359,15 @@ class Peer(Protocol):
         return 2 if study.structure.parents is not None else 5
 
     def searches_scores(self, study: Study) -> bool:
-        """Where the study gives no structure."""
+        """Return whether the study leaves the structure open."""
         return study.structure.parents is None
 
     def shared_tables(self, study: Study, party: str) -> int:
-        """One for each own variable, and one for each pair that it scores."""
+        """Count one table for each own variable, and one for each pair that it scores."""
         return shared_tables(study, party)
 
     def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
-        """Every other party receives, and the miner where it gets scores."""
+        """Yield who may not receive: every other party, and the miner where it gets scores."""
         strangers = [name for name in study.parties if name != party and name not in recipients]
         if strangers:
             yield f"model 'peer': {', '.join(strangers)} not in policy.recipients"
@@ -414,11 +414,11 @@ class Peer(Protocol):
             )
 
     def statement(self, study: Study, dag: Dag) -> PeerStatement:
-        """Who learned and read what, and the noise of what was shared."""
+        """Return who learned and read what, and the noise of what was shared."""
         return peer_statement(study, dag)
 
     def findings(self, study: Study) -> Iterator[Finding]:
-        """Who gets what, and what is shared without noise."""
+        """Yield who gets what, and what is shared without noise."""
         dag = study.given_dag
         if study.share is not None and study.share.epsilon is None:
             what = "the parameters" if dag is not None else "the parameters and the scores of pairs"
@@ -463,11 +463,11 @@ def _read_in_part(study: Study, dag: Dag) -> Iterator[Finding]:
             continue
         members = {study.schema.index(name): name for name in unit.variables}
         for reader in readers(study, index, dag):
-            needed = {
+            parents = {
                 parent for child in study.schema.owned_by(reader) for parent in dag.parents[child]
             } & members.keys()
-            if len(needed) < len(members):
-                names = ", ".join(f"'{members[position]}'" for position in sorted(needed))
+            if len(parents) < len(members):
+                names = ", ".join(f"'{members[position]}'" for position in sorted(parents))
                 yield Finding(
                     severity="warning",
                     code="compound-read-in-part",

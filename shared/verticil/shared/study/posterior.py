@@ -68,11 +68,12 @@ def check_posterior(study: Study, *, source: str) -> None:
             f"'posterior' with {d} variables, expected at most {MAX_SAMPLED}",
             hint="take columns out, or use a method that finds one graph",
         )
-    mixed = 1 if study.tables is None else MIXED_REPLICATES
-    if (size := 8 * (d + 1) * mixed * rule.chains * min(rule.steps, KEPT_GRAPHS)) > MAX_CHAIN_BYTES:
+    n_replicates = 1 if study.tables is None else MIXED_REPLICATES
+    if (size := 8 * (d + 1) * n_replicates * rule.chains * min(rule.steps, KEPT_GRAPHS)) > MAX_CHAIN_BYTES:
         fail(
             f"{where}.chains",
-            f"{rule.chains} chains of {rule.steps} steps with {d} variables for each of {mixed} replicates have a state of "
+            f"{rule.chains} chains of {rule.steps} steps with {d} variables for each of {n_replicates} replicates have "
+            "a state of "
             f"{size} bytes on disk, expected at most {MAX_CHAIN_BYTES}",
             hint="ask for fewer chains",
         )
@@ -97,10 +98,11 @@ def _check_chains(rule: PosteriorRule, *, where: str) -> None:
     if rule.thinning is not None and rule.thinning < 1:
         fail(f"{where}.thinning", f"got {rule.thinning}, expected 1 or more steps from one graph to the next")
     thinning = rule.thinning or math.ceil((rule.steps - burn_in) / KEPT_GRAPHS)
-    if not LEAST_KEPT <= (kept := (rule.steps - burn_in) // thinning) <= KEPT_GRAPHS:
+    if not LEAST_KEPT <= (n_kept := (rule.steps - burn_in) // thinning) <= KEPT_GRAPHS:
         fail(
             f"{where}.burn_in, thinning",
-            f"{rule.steps} steps with a burn-in of {burn_in} and every graph {thinning} steps after the last keep {kept} graphs "
+            f"{rule.steps} steps with a burn-in of {burn_in} and every graph {thinning} steps after the last keep "
+            f"{n_kept} graphs "
             f"of a chain, expected {LEAST_KEPT} to {KEPT_GRAPHS}",
             hint="leave both out, or change `steps`",
         )
@@ -148,14 +150,14 @@ def estimated_within(study: Study) -> tuple[int, ...]:
     if not study.samples_graphs or study.posterior.within_bins != "estimated":
         return ()
     orders = () if study.knowledge is None else study.knowledge.orders
-    ordered = {name for order in orders for name in (order.lower, order.upper)}
+    names = {name for order in orders for name in (order.lower, order.upper)}
     return tuple(
         place
         for place, variable in enumerate(study.schema.variables)
         if variable.n_bins > 1
         and variable.means is None
         and variable.representatives is None
-        and variable.name not in ordered
+        and variable.name not in names
     )
 
 
@@ -177,10 +179,10 @@ def _check_missing(study: Study, *, where: str) -> None:
     if study.knowledge is not None:
         why = "values are drawn by the graph alone, and need not keep what [knowledge] states of all records"
         raise Misuse("STUDY_UNSUPPORTED", f"{where}: 'augment': {why}", hint=keep)
-    drawn = drawn_categories(study)
-    if not drawn:
+    fixed_codes = drawn_categories(study)
+    if not fixed_codes:
         fail(where, "'augment', and no variable declares missing values", hint="declare `missing` of a variable")
-    for place, code in drawn.items():
+    for place, code in fixed_codes.items():
         variable = study.schema[place]
         if variable.labels[code] == variable.other:
             fail(
@@ -225,33 +227,33 @@ def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
             hint=near_hint(name, STATISTICS),
         )
     known = {v.name: v for v in (*study.schema.variables, *(study.knowledge.variables if study.knowledge else ()))}
-    drawn = {study.schema.names[place]: code for place, code in drawn_categories(study).items()}
+    fixed_codes = {study.schema.names[place]: code for place, code in drawn_categories(study).items()}
     start = 2 if name == "mean" else 1  # from where on a variable is followed by a category of it
-    labelled = {"logistic": 1, "chi-square": 0, "linear": 0}.get(name, max(len(words) - start, 0) // 2)
-    rest = [*words[1:start], *words[start + 2 * labelled :]]
+    n_labels = {"logistic": 1, "chi-square": 0, "linear": 0}.get(name, max(len(words) - start, 0) // 2)
+    rest = [*words[1:start], *words[start + 2 * n_labels :]]
     least, most = {
         "chi-square": (2, 2),
         "linear": (2, MAX_SAMPLED),
         "logistic": (1, MAX_SAMPLED),
         "mean": (1, 1),
     }.get(name, (0, 0))
-    if not least <= len(rest) <= most or (not least and not labelled):
+    if not least <= len(rest) <= most or (not least and not n_labels):
         fail(where, f"{len(words)} words, expected {STATISTICS[name]}")
-    variables = [*words[start : start + 2 * labelled : 2], *rest]
+    variables = [*words[start : start + 2 * n_labels : 2], *rest]
     for variable in variables:
         if variable not in known:
             fail(where, f"'{variable[:MAX_TEXT]}' is not a variable of the study", hint=near_hint(variable, known))
     if len(set(variables)) < len(variables):
         fail(where, "a variable stands there twice, expected different ones")
-    for variable, label in zip(variables[:labelled], words[start + 1 : start + 2 * labelled : 2], strict=True):
+    for variable, label in zip(variables[:n_labels], words[start + 1 : start + 2 * n_labels : 2], strict=True):
         labels = known[variable].labels
         if label not in labels:
             fail(where, f"'{label[:MAX_TEXT]}' is not a category of '{variable}'", hint=near_hint(label, labels))
-        if drawn.get(variable) == labels.index(label):
+        if fixed_codes.get(variable) == labels.index(label):
             fail(where, f"'{label}' is what a missing value of '{variable}' is, and with missing = 'augment' none is")
     if name == "mean" and not known[rest[0]].n_bins:
         fail(where, f"'{rest[0]}' has no bins, expected a variable with numbers", hint="use 'mle' for a share")
-    if name == "overlap" and (lacking := [v for v in variables if v in drawn]):
+    if name == "overlap" and (lacking := [v for v in variables if v in fixed_codes]):
         fail(
             where,
             f"'overlap' compares with the interval of the original records, which lack values of '{lacking[0]}'",

@@ -17,19 +17,19 @@ from verticil.shared.study.document import ParameterRule, Study
 
 
 def estimator_of(rule: ParameterRule, child: str) -> Estimator:
-    """The way from released counts to true ones that a study has for the family of a variable."""
+    """Return the way from released counts to true ones that a study has for the family of a variable."""
     if rule.prior is None:
         return ESTIMATORS[rule.estimator].estimate
     alpha = _alpha(rule, child)
 
     def posterior_mean(table: Counts, design: Design, *, prior_count: float = 0.0) -> NDArray[np.float64]:
-        """The prior is the study's, whatever `prior_count`."""
+        """Return the posterior mean; the prior is the study's, whatever `prior_count`."""
         if isinstance(alpha, float):
             return inverse_estimate(table, design, prior_count=alpha)
         counts = inverse_estimate(table, design)
-        lifted: NDArray[np.float64] = counts.reshape(-1, counts.shape[-1]) + alpha
-        lifted *= float(counts.sum()) / float(lifted.sum())
-        return lifted.reshape(counts.shape)
+        sums: NDArray[np.float64] = counts.reshape(-1, counts.shape[-1]) + alpha
+        sums *= float(counts.sum()) / float(sums.sum())
+        return sums.reshape(counts.shape)
 
     return posterior_mean
 

@@ -49,12 +49,12 @@ class Disclosure:
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """(to whom, what)."""
+        """The pairs of recipient and content."""
         first = () if self.miner is None else (("to the miner", self.miner),)
         return (*first, ("to each party", self.parties), ("beyond the protocol", self.together))
 
     def document(self) -> dict[str, str]:
-        """For a document."""
+        """Return the disclosure for a document."""
         return {
             "mode": self.mode,
             **({} if self.miner is None else {"miner": self.miner}),
@@ -109,10 +109,10 @@ class Statement(ABC):
 
     @abstractmethod
     def document(self) -> Json:
-        """The statement itself."""
+        """Return the statement itself, as a document."""
 
     def of_family(self, child: int) -> dict[str, Json]:
-        """What model.json says of one family besides."""
+        """Return what model.json says of one family besides."""
         return {}
 
 
@@ -152,7 +152,8 @@ class Protocol(ABC):
 
     @abstractmethod
     def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...] | None:
-        """The parties that unit `index` goes to in the whole of a study, in the study's order; None: it goes to the miner.
+        """Return the parties that unit `index` goes to in the whole of a study, in the study's order; None: it goes to the
+        miner.
 
         Args:
             study: the effective study.
@@ -173,26 +174,34 @@ class Protocol(ABC):
 
     @abstractmethod
     def learner(self, study: Study, child: int) -> str | None:
-        """The party that learns the family of a variable, with its own columns raw; None: the miner, with none."""
+        """Return the party that learns the family of a variable, with its own columns raw; None: the miner, with none."""
 
     @abstractmethod
     def searches_scores(self, study: Study) -> bool:
-        """Whether a miner searches the structure from scores of pairs that the parties send, and has nothing else of them."""
+        """Return whether a miner searches the structure from scores of pairs that the parties send, with nothing else of
+        them.
+        """
 
     @abstractmethod
     def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
         """Say which receivers of what `party` would send are not among those that its policy permits."""
 
     def shared_tables(self, study: Study, party: str) -> int:
-        """How many tables of its own raw data a party shares something of; all of them carry the noise that `share` asks for."""
+        """Count the tables of its own raw data of which a party shares something; all carry the noise that `share` asks
+        for.
+        """
         return 0
 
     def readable(self, study: Study) -> tuple[int, ...]:
-        """The units whose randomized values anybody but their owner can come to have, ascending: those that are sent."""
+        """Return the units whose randomized values anybody but their owner can come to have, ascending: those that are
+        sent.
+        """
         return tuple(index for index in range(len(study.units)) if self.read_by(study, index) != ())
 
     def bytes_sent(self, study: Study, n_people: int) -> int:
-        """Of all columns to all who read them, packed; compressed on the line where that makes them smaller."""
+        """Return the bytes of all columns to all who read them, packed; compressed on the line where that makes them
+        smaller.
+        """
         size = 0
         for index, unit in enumerate(study.units):
             readers = self.read_by(study, index)
@@ -202,11 +211,15 @@ class Protocol(ABC):
         return size
 
     def exchanges(self, study: Study) -> int:
-        """How many messages wait for one another, from the common list to all that a model is learned from; one: columns."""
+        """Count the messages that wait for one another, from the common list to all that a model is learned from; one:
+        columns.
+        """
         return 1
 
     def table_deviations(self, study: Study) -> tuple[float, ...]:
-        """The standard deviation of the noise on each count, people, of each of `tables_of`; raises as `tables_sigma`."""
+        """Return the standard deviation of the noise on each count, people, of each of `tables_of`; raises as
+        `tables_sigma`.
+        """
         return (tables_deviation(study),) * len(tables_of(study))
 
     def check(self, study: Study, *, source: str) -> None:
@@ -260,11 +273,11 @@ class Protocol(ABC):
         """
 
     def statement(self, study: Study, dag: Dag) -> Statement | None:
-        """What the documents of a release say besides, of an effective study and the structure; None: nothing."""
+        """Return what a release's documents say besides, of an effective study and the structure; None: nothing."""
         return None
 
     def learned_from(self, study: Study) -> str:
-        """What the model of a study was estimated from, for people."""
+        """Return what the model of a study was estimated from, for people."""
         return self.sources
 
     def findings(self, study: Study) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ register(Masked())
 
 
 def protocol_of(study: Study) -> Protocol:
-    """The protocol by which a study is carried out.
+    """Return the protocol by which a study is carried out.
 
     Raises:
         Misuse: STUDY_UNSUPPORTED, this program does not have it.
@@ -47,22 +47,24 @@ def opens_tables(study: Study) -> bool:
 
 
 def measures_itself(study: Study) -> bool:
-    """Whether the method chooses what is measured, of the whole table that its owner has; else it gets tables as they are."""
+    """Return whether the method chooses what is measured, of its owner's whole table; else it gets tables as they are."""
     return METHODS[study.structure.method].whole_table and protocol_of(study).whole_table
 
 
 def disclosure(study: Study) -> Disclosure:
-    """What finding the common people reveals in a study, to whom."""
+    """Return what finding the common people reveals in a study, to whom."""
     return protocol_of(study).linkage[study.linkage.mode]
 
 
 def table_deviations(study: Study) -> tuple[float, ...]:
-    """The standard deviation of the noise on each count of each of a study's tables, see `Protocol.table_deviations`."""
+    """Return the standard deviation of the noise on each count of each of a study's tables, see
+    `Protocol.table_deviations`.
+    """
     return protocol_of(study).table_deviations(study)
 
 
 def sent_units(study: Study, dag: Dag | None = None) -> tuple[int, ...]:
-    """The units that leave their owner, ascending: what each person is charged for.
+    """Return the units that leave their owner, ascending: what each person is charged for.
 
     Args:
         study: a study of any protocol.
@@ -73,6 +75,6 @@ def sent_units(study: Study, dag: Dag | None = None) -> tuple[int, ...]:
 
 
 def recipients_of(study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
-    """Who gets the randomized values of unit `index`: ``miner``, or names of parties; see `Protocol.read_by`."""
+    """Return who gets the randomized values of unit `index`: ``miner``, or names of parties; see `Protocol.read_by`."""
     readers = protocol_of(study).read_by(study, index, dag)
     return ("miner",) if readers is None else readers

@@ -78,8 +78,8 @@ def read_study_text(text: str, folder: Path, *, by_owner: bool = False) -> Study
 
 
 def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
-    resolved = ("schema", "parties", "units", "left_out", "reviewed")
-    own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *resolved))
+    derived_keys = ("schema", "parties", "units", "left_out", "reviewed")
+    own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *derived_keys))
     table.only(*keys(Study, but=own), *_OWN_KEYS)
     simulation_seed_from(table, "simulation")
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
@@ -103,7 +103,7 @@ def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
             "quorum": _quorum(table),
             "knowledge": knowledge,
             "left_out": (),
-            "reviewed": _reviewed(table, declared),
+            "reviewed": _is_reviewed(table, declared),
         },
     )
     study = dataclasses.replace(study, parameters=study.parameters.in_order_of(schema.names))
@@ -114,17 +114,17 @@ def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
     return study
 
 
-def _reviewed(table: Table, declared: Schema) -> bool:
+def _is_reviewed(table: Table, schema: Schema) -> bool:
     """Return whether the author has reviewed the study; without ``[draft]`` it is no draft, unless a column is from a table."""
     if not table.has("draft"):
-        return all(variable.origin != TABLE for variable in declared.variables)
+        return all(variable.origin != TABLE for variable in schema.variables)
     mark = table.table("draft")
     mark.only("reviewed")
     return mark.value(bool, "reviewed")
 
 
 def _check_posterior_table(table: Table, study: Study) -> None:
-    """What the canonical form, in which every default is written, does not show."""
+    """Check what the canonical form, in which every default is written, does not show."""
     if not study.samples_graphs:
         table.fail(
             "steps",
@@ -137,7 +137,7 @@ def _check_posterior_table(table: Table, study: Study) -> None:
 
 
 def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict[int, Unit]:
-    """A party's own declarations for one study: its ``[[randomization]]`` tables of ``party.toml``.
+    """Read a party's own declarations for one study: its ``[[randomization]]`` tables of ``party.toml``.
 
     A party's file serves many studies, so a variable that this study does not have is passed over, unless its name is so
     near to one of the party's own columns that it may be a misspelling: then noise would silently stay weaker than meant.
@@ -157,15 +157,15 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
         Misuse: CONFIG_INVALID (or whatever code the tables have), STUDY_UNSUPPORTED, MATRIX_INVALID, MATRIX_SINGULAR.
         Refusal: DECLARATION_WEAKER, a declared gamma is larger than the study's.
     """
-    declared = _assign(tables)
-    named = {name for names in declared for name in names}
+    tables_by_names = _assign(tables)
+    names_in_tables = {name for names in tables_by_names for name in names}
     own = [
         study.schema[position].name
         for position in study.schema.owned_by(party)
-        if study.schema[position].name not in named
+        if study.schema[position].name not in names_in_tables
     ]
     units: dict[int, Unit] = {}
-    for names, table in declared.items():
+    for names, table in tables_by_names.items():
         if not any(name in study.schema for name in names):
             for name in names:
                 if near := difflib.get_close_matches(name, own, 1, 0.75):
@@ -178,7 +178,7 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
         index = _declared_unit(table, names, study, party)
         domain = _domain(table, names, study.schema)
         if domain.is_compound:
-            domain = _agreed(table, domain, study.units[index])
+            domain = _common_domain(table, domain, study.units[index])
         unit = schemes.unit_for(table, domain, study.knowledge)
         protocol_of(study).check_unit(unit, where=f"{table.source}: {table.path('scheme')}")
         check_not_weaker(unit, study.units[index])
@@ -187,7 +187,7 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
 
 
 def _declared_unit(table: Table, names: tuple[str, ...], study: Study, party: str) -> int:
-    """The unit that a party's table is for: it must hold exactly these variables, in this order."""
+    """Return the unit that a party's table is for: it must hold exactly these variables, in this order."""
     for name in names:
         if name not in study.schema:
             hint = f"the table names other variables of study '{study.id}'; a compound is declared as the study has it"
@@ -202,27 +202,27 @@ def _declared_unit(table: Table, names: tuple[str, ...], study: Study, party: st
     index = study.unit_of(names[0])
     theirs = study.units[index].variables
     if theirs != names:
-        quoted = ", ".join(f"'{name}'" for name in names)
+        names_text = ", ".join(f"'{name}'" for name in names)
         whole = f"jointly = {json.dumps(list(theirs), ensure_ascii=False)}"
         if len(theirs) > 1:
-            problem = f"{quoted}: study '{study.id}' randomizes '{names[0]}' in the compound {', '.join(theirs)}"
+            problem = f"{names_text}: study '{study.id}' randomizes '{names[0]}' in the compound {', '.join(theirs)}"
             table.fail(_key(names), problem, hint=f"declare the whole compound, in its order: {whole}")
         table.fail(
             _key(names),
-            f"{quoted} is no compound of study '{study.id}', which randomizes '{names[0]}' by itself",
+            f"{names_text} is no compound of study '{study.id}', which randomizes '{names[0]}' by itself",
             hint="declare each of its columns by itself: variables = [...]",
         )
     return index
 
 
-def _agreed(table: Table, domain: Domain, proposed: Unit) -> Domain:
-    """The study's domain: a party's `impossible` is that of the study, or is left out."""
+def _common_domain(table: Table, domain: Domain, unit: Unit) -> Domain:
+    """Return the study's domain: a party's `impossible` is that of the study, or is left out."""
     if not table.has("impossible"):
-        return compound_of(domain.variables, proposed.impossible)
-    if domain.impossible != proposed.impossible:
+        return compound_of(domain.variables, unit.impossible)
+    if domain.impossible != unit.impossible:
         table.fail(
             "impossible",
-            f"{len(domain.impossible)} combinations that are not the {len(proposed.impossible)} of the study",
+            f"{len(domain.impossible)} combinations that are not the {len(unit.impossible)} of the study",
             hint="leave the key out: the study's apply",
         )
     return domain
@@ -246,7 +246,7 @@ def _parties(table: Table) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _knowledge(table: Table, declared: Schema, base: Path) -> Knowledge | None:
+def _knowledge(table: Table, schema: Schema, base: Path) -> Knowledge | None:
     """``[knowledge]``: what is stated of all records; an absent table states nothing."""
     if not table.has("knowledge"):
         return None
@@ -255,13 +255,13 @@ def _knowledge(table: Table, declared: Schema, base: Path) -> Knowledge | None:
     tables = inner.tables("rule", optional=True)
     if inner.has("file"):
         path = _own_file(inner, base)
-        values = {variable.name: variable.labels for variable in declared.variables}
+        values = {variable.name: variable.labels for variable in schema.variables}
         tables += read_turtle(_beginning(path, MAX_BYTES + 1), source=path.name, values=values)
     if not tables:
         inner.fail(
             "rule", "there is no rule, expected at least one [[knowledge.rule]] or a file", hint="remove [knowledge]"
         )
-    return read_knowledge(tables, declared.variables)
+    return read_knowledge(tables, schema.variables)
 
 
 def _own_file(table: Table, base: Path) -> Path:
@@ -277,7 +277,7 @@ def _own_file(table: Table, base: Path) -> Path:
 
 
 def _beginning(path: Path, most: int) -> bytes:
-    """At most so many bytes of a file."""
+    """Read at most so many bytes of a file."""
     try:
         with path.open("rb") as file:
             return file.read(most)
@@ -294,9 +294,9 @@ def _following(knowledge: Knowledge | None) -> Collection[str]:
 
 
 def _units(table: Table, schema: Schema, model: str, knowledge: Knowledge | None) -> tuple[Unit, ...]:
-    assigned = _assign(table.tables("randomization", optional=True))
+    tables_by_names = _assign(table.tables("randomization", optional=True))
     explicit: list[Unit] = []
-    for names, item in assigned.items():
+    for names, item in tables_by_names.items():
         for name in names:
             if name in _following(knowledge):
                 problem = f"[[randomization]] of '{name}', which follows from others: nobody sends it"
@@ -311,8 +311,8 @@ def _units(table: Table, schema: Schema, model: str, knowledge: Knowledge | None
         schemes.check_keys(default)
     elif (usual := PROTOCOLS.named(model).randomization_default) and not table.has("allocate"):
         default = Table(usual, source=table.source, code=table.code, where="randomization_default", file=True)
-    taken = {name for names in assigned for name in names}
-    left = [variable for variable in schema.variables if variable.name not in taken]
+    names_in_tables = {name for names in tables_by_names for name in names}
+    other_variables = [variable for variable in schema.variables if variable.name not in names_in_tables]
     others: Sequence[Unit] = ()
     if table.has("allocate"):
         if default is not None:
@@ -323,18 +323,22 @@ def _units(table: Table, schema: Schema, model: str, knowledge: Knowledge | None
                 "expected a table",
                 hint='[allocate] with rule = "equal-contrast" and total_epsilon = NUMBER',
             )
-        others = schemes.allocated_units(table.table("allocate"), left, explicit)
+        others = schemes.allocated_units(table.table("allocate"), other_variables, explicit)
     elif default is not None:
-        others = [schemes.unit_for(default, single(variable), knowledge) for variable in left]
-    elif left:
-        table.fail("randomization", f"'{left[0].name}' is in no table, and there is no [randomization_default]")
+        others = [schemes.unit_for(default, single(variable), knowledge) for variable in other_variables]
+    elif other_variables:
+        table.fail(
+            "randomization", f"'{other_variables[0].name}' is in no table, and there is no [randomization_default]"
+        )
     return tuple(sorted([*explicit, *others], key=lambda unit: min(map(schema.index, unit.variables))))
 
 
 def _assign(tables: Iterable[Table]) -> dict[tuple[str, ...], Table]:
-    """Which table randomizes what: (variable,), or the variables of a compound; a variable in two tables is an error."""
-    assigned: dict[tuple[str, ...], Table] = {}
-    seen: dict[str, Table] = {}
+    """Return which table randomizes what: (variable,), or the variables of a compound; a variable in two tables is an
+    error.
+    """
+    tables_by_names: dict[tuple[str, ...], Table] = {}
+    table_by_name: dict[str, Table] = {}
     for table in tables:
         schemes.check_keys(table, "variables", "jointly", "impossible")
         joint = table.has("jointly")
@@ -349,11 +353,13 @@ def _assign(tables: Iterable[Table]) -> dict[tuple[str, ...], Table]:
         if joint and len(names) == 1:
             table.fail(key, f"'{names[0]}' alone, expected two variables or more", hint="use variables = [...]")
         for name in names:
-            if name in seen:
-                table.fail(key, f"'{name}' is in {seen[name].where} already, expected one table for each variable")
-            seen[name] = table
-        assigned.update({names: table} if joint else {(name,): table for name in names})
-    return assigned
+            if name in table_by_name:
+                table.fail(
+                    key, f"'{name}' is in {table_by_name[name].where} already, expected one table for each variable"
+                )
+            table_by_name[name] = table
+        tables_by_names.update({names: table} if joint else {(name,): table for name in names})
+    return tables_by_names
 
 
 def _domain(table: Table, names: tuple[str, ...], schema: Schema) -> Domain:
@@ -392,13 +398,13 @@ def _structure(table: Table, schema: Schema) -> StructureRule:
         )
     if table.has("genetic") and method != "genetic":
         table.fail("genetic", f"goes with the method 'genetic', got '{method}'", hint="remove it")
-    known = {
+    fields = {
         "method": method,
         "score": table.choice("score", vocabulary.scores(), vocabulary.METHODS[method].scores[0]),
         "parents": parents,
         "custom": _custom(table),
     }
-    return read(StructureRule, table, also=("method", "score", "parents", *_OF_CUSTOM), given=known)
+    return read(StructureRule, table, also=("method", "score", "parents", *_OF_CUSTOM), given=fields)
 
 
 def _custom(table: Table) -> CustomRule | None:
@@ -460,16 +466,16 @@ def _quorum(table: Table) -> QuorumRule | None:
     rule = table.table("quorum")
     rule.only("deadline", *keys(QuorumRule, but=("deadline_seconds",)))
     text = rule.value(str, "deadline")
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    match = _DURATION.fullmatch(text)
+    if match is None:
         problem = f"got '{text[:40]}', expected a number and one of min, h, d"
         return rule.fail("deadline", problem, hint='for example: deadline = "72h"')
-    seconds = int(found[1]) * {"min": 60, "h": 3600, "d": 86_400}[found[2]]
+    seconds = int(match[1]) * {"min": 60, "h": 3600, "d": 86_400}[match[2]]
     return read(QuorumRule, rule, also=("deadline",), given={"deadline_seconds": seconds})
 
 
 def simulation_seed_from(table: Table, key: str) -> int | None:
-    """The seed of simulations of a study, as in ``simulation = {seed = 7}``; None: none is named.
+    """Return the seed of simulations of a study, as in ``simulation = {seed = 7}``; None: none is stated.
 
     It belongs to the file and not to the study: it enters no digest, and no node of a federation ever sees it.
 

@@ -29,7 +29,7 @@ def review_findings(study: Study) -> Iterator[Finding]:
     if not study.reviewed:
         names = columns_from(study, TABLE)
         message = (
-            f"not reviewed: the categories of {_listed(names)} are those of a draft from a table"
+            f"not reviewed: the categories of {_join_names(names)} are those of a draft from a table"
             if names
             else "not reviewed: the study is a draft"
         )
@@ -59,12 +59,12 @@ def require_reviewed(study: Study) -> None:
 
 def columns_from(study: Study, origin: str | None) -> tuple[str, ...]:
     """Return the columns whose categories come from there, in the study's order; None: the study does not say."""
-    return tuple(variable.name for variable in _declared(study) if variable.origin == origin)
+    return tuple(variable.name for variable in _all_columns(study) if variable.origin == origin)
 
 
 def origin_words(study: Study) -> tuple[str, ...]:
     """Return where the categories of the columns come from, a sentence each; none where the study says it of no column."""
-    if len(columns_from(study, None)) == len(tuple(_declared(study))):
+    if len(columns_from(study, None)) == len(tuple(_all_columns(study))):
         return ()
     sentences = {
         TABLE: "were taken from the data themselves: no noise covers them",
@@ -72,17 +72,17 @@ def origin_words(study: Study) -> tuple[str, ...]:
         None: "come from a source that the study does not state",
     }
     return tuple(
-        f"The categories of {_listed(names)} {words}."
+        f"The categories of {_join_names(names)} {words}."
         for origin, words in sentences.items()
         if (names := columns_from(study, origin))
     )
 
 
-def _declared(study: Study) -> Iterable[Variable]:
+def _all_columns(study: Study) -> Iterable[Variable]:
     """Return every column of the study's file: those that are sent, and those that follow from others."""
     functions = () if study.knowledge is None else study.knowledge.functions
     return (*study.schema.variables, *(item.variable for item in functions))
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     return f"{len(names)} column{'' if len(names) == 1 else 's'} ({', '.join(names)})"

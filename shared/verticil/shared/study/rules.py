@@ -97,7 +97,7 @@ def check(study: Study, *, source: str) -> None:
 
 
 def is_party_name(text: str) -> bool:
-    """Whether `text` may name a party: what a certificate's URI can carry."""
+    """Return whether `text` may name a party: what a certificate's URI can carry."""
     return _PARTY.fullmatch(text) is not None
 
 
@@ -199,7 +199,9 @@ class _Rules:
         self.sample_from(study)
 
     def sample_from(self, study: Study) -> None:
-        """A joint model has the dependence of every pair, so it would undo what keeps two variables apart."""
+        """Check that knowledge keeps no two variables apart: a joint model has the dependence of every pair and would undo
+        it.
+        """
         rule = study.release.sample_from
         if rule not in (None, *SOURCES):
             self.fail("release.sample_from", f"got '{rule[:MAX_TEXT]}', expected one of {', '.join(SOURCES)}")
@@ -249,8 +251,8 @@ def _check_units(study: Study, *, source: str) -> None:
         Misuse: STUDY_INVALID, STUDY_UNSUPPORTED, MATRIX_INVALID or MATRIX_SINGULAR.
     """
     schema = study.schema
-    held = Counter(name for unit in study.units for name in unit.variables)
-    if held != Counter(schema.names) or not all(unit.variables for unit in study.units):
+    counts = Counter(name for unit in study.units for name in unit.variables)
+    if counts != Counter(schema.names) or not all(unit.variables for unit in study.units):
         fail(f"{source}: randomization", "the units do not hold every variable once")
     first = [min(map(schema.index, unit.variables)) for unit in study.units]
     if first != sorted(first):
@@ -275,17 +277,17 @@ def check_breach(study: Study, *, source: str) -> None:
     rule = study.breach
     if rule is None:
         return
-    found: list[str] = []
+    breaches: list[str] = []
     for unit in (study.units[index] for index in protocol_of(study).readable(study)):
         ratio = gamma(unit.transition)
         if rule.possible(ratio):
             level = "infinite" if ratio is None else f"{float(ratio):.6g}"
-            found.append(f"{unit.text} has gamma {level}")
-    if found:
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            breaches.append(f"{unit.text} has gamma {level}")
+    if breaches:
+        more = f" and {len(breaches) - _LISTED} more" if len(breaches) > _LISTED else ""
         fail(
             f"{source}: breach",
-            f"{', '.join(found[:_LISTED])}{more}; expected gamma below {rule.gamma_limit:.6g}, "
+            f"{', '.join(breaches[:_LISTED])}{more}; expected gamma below {rule.gamma_limit:.6g}, "
             f"so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
             hint=f"randomize more strongly (epsilon below {math.log(rule.gamma_limit):.4g}), or change the rule",
         )
@@ -315,9 +317,9 @@ def _check_domain(study: Study, index: int, where: str) -> None:
             where,
             f"{len(unit.impossible)} of {combinations} combinations are impossible, expected at least 2 that are possible",
         )
-    n_states, expected = unit.transition.n_states, combinations - len(unit.impossible)
-    if n_states != expected:
-        fail(where, f"the matrix is {n_states} x {n_states}, expected {expected} x {expected}")
+    n_states, n_states_of_domain = unit.transition.n_states, combinations - len(unit.impossible)
+    if n_states != n_states_of_domain:
+        fail(where, f"the matrix is {n_states} x {n_states}, expected {n_states_of_domain} x {n_states_of_domain}")
 
 
 def _check_scheme(study: Study, unit: Unit, where: str) -> None:
@@ -347,7 +349,7 @@ def _check_subset(selection: Subset, where: str) -> None:
 
 
 def edge_text(edge: tuple[str, str]) -> str:
-    """An edge for messages."""
+    """Write an edge for messages."""
     return f"'{edge[0]}' -> '{edge[1]}'"
 
 
@@ -362,12 +364,12 @@ def _check_structure(study: Study, *, source: str) -> None:
         Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
     """
     rules, rule = _Structure(study, source), study.structure
-    known = {
+    vocabulary = {
         "method": (rule.method, METHODS),
         "score": (rule.score, scores()),
         "prefer": (rule.prefer, PREFERENCES),
     }
-    for what, (value, names) in known.items():
+    for what, (value, names) in vocabulary.items():
         if value not in names:
             rules.fail(what, f"got '{value[:MAX_TEXT]}', expected one of {', '.join(names)}")
     rules.method()
@@ -376,7 +378,7 @@ def _check_structure(study: Study, *, source: str) -> None:
     if (rule.method == "given") != (rule.parents is not None):
         rules.fail("parents", f"'parents' go with the method 'given' and with no other, got '{rule.method}'")
     if rule.parents is not None:
-        rules.given(rule.parents)
+        rules.check_given(rule.parents)
 
 
 class _Structure:
@@ -418,10 +420,13 @@ class _Structure:
         if rule.score == "bdeu" and not study.samples_graphs:
             randomized = [name for unit in study.units if not unit.transition.is_identity for name in unit.variables]
             if randomized:
-                shown = ", ".join(f"'{name}'" for name in randomized[:5]) + (" and others" if randomized[5:] else "")
+                names_text = ", ".join(f"'{name}'" for name in randomized[:5]) + (
+                    " and others" if randomized[5:] else ""
+                )
                 self.fail(
                     "score",
-                    f"'bdeu' takes counts for data, and {shown} {'are' if randomized[1:] else 'is'} randomized: it would find "
+                    f"'bdeu' takes counts for data, and {names_text} {'are' if randomized[1:] else 'is'} randomized: "
+                    f"it would find "
                     "edges between independent columns",
                     hint="use 'bic' or 'bic-noise', which take the noise into account, or the method 'posterior'",
                 )
@@ -456,8 +461,8 @@ class _Structure:
         constraints = self.study.constraints(where=f"{self.source}: structure")
         if METHODS[rule.method].one_parent:
             for child, name in enumerate(self.study.schema.names):
-                if len(needed := constraints.parents_required(child)) > 1:
-                    self.fail("required", f"'{name}' has {len(needed)} required parents, a {rule.method} admits one")
+                if len(parents := constraints.parents_required(child)) > 1:
+                    self.fail("required", f"'{name}' has {len(parents)} required parents, a {rule.method} admits one")
         if (
             rule.method == "greedy"
             and (families := _greedy_families(constraints, rule.max_parents)) > MAX_GREEDY_FAMILIES
@@ -475,7 +480,7 @@ class _Structure:
                 hint="leave it out; the search over orders comes within .5 % of the best",
             )
 
-    def given(self, entries: Sequence[tuple[str, Sequence[str]]]) -> None:
+    def check_given(self, entries: Sequence[tuple[str, Sequence[str]]]) -> None:
         rule, schema = self.study.structure, self.study.schema
         if tuple(child for child, _ in entries) != schema.names:
             self.fail("parents", "the entries are not one for each variable, in the order of the variables")
@@ -520,17 +525,17 @@ class _Structure:
 
 
 def _cycle(parents: Mapping[str, Sequence[str]]) -> list[str]:
-    """A cycle along the edges, its first variable again at its end; empty when there is none."""
-    placed: set[str] = set()
+    """Return a cycle along the edges, its first variable again at its end; empty when there is none."""
+    visited: set[str] = set()
     waiting = list(parents)
-    while ready := [child for child in waiting if placed.issuperset(parents[child])]:
-        placed.update(ready)
-        waiting = [child for child in waiting if child not in placed]
+    while ready := [child for child in waiting if visited.issuperset(parents[child])]:
+        visited.update(ready)
+        waiting = [child for child in waiting if child not in visited]
     if not waiting:
         return []
     # Every variable that is left has a parent that is left: walking from parent to parent comes back.
     path = [waiting[0]]
-    while (parent := next(name for name in parents[path[-1]] if name not in placed)) not in path:
+    while (parent := next(name for name in parents[path[-1]] if name not in visited)) not in path:
         path.append(parent)
     around = path[path.index(parent) :][::-1]
     first = min(range(len(around)), key=lambda i: list(parents).index(around[i]))
@@ -575,8 +580,8 @@ def _check_prior(study: Study, *, source: str) -> None:
         if parents is not None:
             configurations = math.prod(schema.variables[schema.names.index(p)].n_states for p in parents[name])
         if len(rows) not in (1, configurations) or any(len(row) != child.n_states for row in rows):
-            expected = f"1 or {configurations}" if parents is not None else "1 (the structure is not given)"
-            fail(where, f"{len(rows)} rows, expected {expected}, each of {child.n_states} numbers")
+            target = f"1 or {configurations}" if parents is not None else "1 (the structure is not given)"
+            fail(where, f"{len(rows)} rows, expected {target}, each of {child.n_states} numbers")
         if not all(0 < cell <= 1e6 for row in rows for cell in row):
             fail(where, "expected numbers above 0, at most 1e6")
 

@@ -78,12 +78,12 @@ def check_keys(table: Table, *names: str) -> None:
     scheme = table.choice("scheme", SCHEMES)
     for key in sorted(every):
         if table.has(key) and key not in SCHEMES[scheme].keys:
-            expected = ", ".join(SCHEMES[scheme].keys) or "no key"
-            table.fail(key, f"does not go with the scheme '{scheme}'", hint=f"'{scheme}' takes {expected}")
+            key_names = ", ".join(SCHEMES[scheme].keys) or "no key"
+            table.fail(key, f"does not go with the scheme '{scheme}'", hint=f"'{scheme}' takes {key_names}")
 
 
 def unit_for(table: Table, domain: Domain, knowledge: Knowledge | None = None) -> Unit:
-    """The unit that randomizes `domain` as the table (with checked keys) says.
+    """Return the unit that randomizes `domain` as the table (with checked keys) says.
 
     Args:
         table: unread.
@@ -97,16 +97,16 @@ def unit_for(table: Table, domain: Domain, knowledge: Knowledge | None = None) -
     if isinstance(table.raw("groups"), str):
         table = _with_named_groups(table, domain, () if knowledge is None else knowledge.groups)
     _check_cells(table, "jointly" if domain.is_compound else "variables", domain)
-    made = SCHEMES[scheme].made(table, domain, _where(table, domain))
-    if isinstance(made, Subset):
-        return _with(domain, scheme, made)
-    levels, matrix = made if isinstance(made, tuple) else (None, made)
-    bounded = scheme == "two-level" or (scheme == "symmetric" and table.has("epsilon"))
-    return _unit(table, domain, scheme, matrix, levels=levels, bounded=bounded)
+    unit = SCHEMES[scheme].made(table, domain, _where(table, domain))
+    if isinstance(unit, Subset):
+        return _with(domain, scheme, unit)
+    levels, matrix = unit if isinstance(unit, tuple) else (None, unit)
+    is_bounded = scheme == "two-level" or (scheme == "symmetric" and table.has("epsilon"))
+    return _unit(table, domain, scheme, matrix, levels=levels, is_bounded=is_bounded)
 
 
 def allocated_units(table: Table, variables: Sequence[Variable], explicit: Sequence[Unit]) -> tuple[Unit, ...]:
-    """The units of the columns that the ``[allocate]`` table randomizes; see the module's docstring.
+    """Return the units of the columns that the ``[allocate]`` table randomizes; see the module's docstring.
 
     Args:
         table: the ``[allocate]`` table, unread.
@@ -131,9 +131,9 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
                 f"column '{', '.join(unit.variables)}' has infinite epsilon by its own table: no total can be kept",
                 hint="use [randomization_default] in place of [allocate], or another scheme for the column",
             )
-    taken = privacy.total_epsilon(privacy.epsilon(unit.transition) for unit in explicit)
-    named = f"the columns with tables of their own take {taken:.6g} of it, " if explicit else ""
-    rest = total - taken
+    epsilon_of_explicit = privacy.total_epsilon(privacy.epsilon(unit.transition) for unit in explicit)
+    explanation = f"the columns with tables of their own take {epsilon_of_explicit:.6g} of it, " if explicit else ""
+    rest = total - epsilon_of_explicit
     epsilons = equal_contrast([variable.n_states for variable in variables], rest, caps) if rest > 0 else ()
     if not epsilons or any(
         level <= _least_epsilon(variable) and level != cap
@@ -141,7 +141,7 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
     ):
         table.fail(
             "total_epsilon",
-            f"got {total:g}, which is too small: {named}{max(rest, 0):.6g} is left for {len(variables)}",
+            f"got {total:g}, which is too small: {explanation}{max(rest, 0):.6g} is left for {len(variables)}",
             hint="raise the total, or randomize the columns with tables of their own more strongly",
         )
     units: list[Unit] = []
@@ -149,7 +149,7 @@ def allocated_units(table: Table, variables: Sequence[Variable], explicit: Seque
         domain = single(variable)
         _check_cells(table, "rule", domain)
         matrix = transition.symmetric(domain.n_states, epsilon=epsilon, where=_where(table, domain))
-        units.append(_unit(table, domain, "symmetric", matrix, key="total_epsilon", bounded=True))
+        units.append(_unit(table, domain, "symmetric", matrix, key="total_epsilon", is_bounded=True))
     return tuple(units)
 
 
@@ -158,23 +158,23 @@ def _caps(table: Table, variables: Sequence[Variable], explicit: Sequence[Unit])
     if every is not None and not 0 < every < math.inf:
         table.fail("max_epsilon", f"got {every:g}, expected a finite number > 0")
     raw = table.raw("caps")
-    given = table.table("caps", optional=True)
+    caps_table = table.table("caps", optional=True)
     names = [variable.name for variable in variables]
     own = [name for unit in explicit for name in unit.variables]
     for name in cast("dict[str, object]", raw or {}):
         if name in own:
-            given.fail(
+            caps_table.fail(
                 name,
                 "the column has a [[randomization]] table of its own, expected a cap for one without",
                 hint="remove it",
             )
         if name not in names:
-            given.fail(name, "not a variable of the study", hint=near_hint(name, [*names, *own]))
-        if not 0 < (cap := given.value(float, name)) < math.inf:
-            given.fail(name, f"got {cap:g}, expected a finite number > 0")
+            caps_table.fail(name, "not a variable of the study", hint=near_hint(name, [*names, *own]))
+        if not 0 < (cap := caps_table.value(float, name)) < math.inf:
+            caps_table.fail(name, f"got {cap:g}, expected a finite number > 0")
         if every is not None and cap > every:
-            given.fail(name, f"got {cap:g}, expected at most max_epsilon = {every:g}, the cap of all columns")
-    return [given.value(float, name) if given.has(name) else every for name in names]
+            caps_table.fail(name, f"got {cap:g}, expected at most max_epsilon = {every:g}, the cap of all columns")
+    return [caps_table.value(float, name) if caps_table.has(name) else every for name in names]
 
 
 def _least_epsilon(variable: Variable) -> float:
@@ -202,15 +202,15 @@ def _unit(
     *,
     key: str = "scheme",
     levels: TwoLevel | None = None,
-    bounded: bool = False,
+    is_bounded: bool = False,
 ) -> Unit:
-    """Quantize; with `bounded` the declaration promises a finite epsilon, also where floating point has lost a cell."""
+    """Quantize; with `is_bounded` the declaration promises a finite epsilon, also where floating point has lost a cell."""
     transition.validate_matrix(matrix, where=_where(table, domain))
-    quantized = transition.quantize(matrix)
+    channel = transition.quantize(matrix)
     # A zero that was not declared would silently make epsilon infinite.
     if any(
-        weight == 0 and (bounded or matrix[i, j] > 0)
-        for i, row in enumerate(quantized.weights)
+        weight == 0 and (is_bounded or matrix[i, j] > 0)
+        for i, row in enumerate(channel.weights)
         for j, weight in enumerate(row)
     ):
         table.fail(
@@ -218,7 +218,7 @@ def _unit(
             f"a probability for {domain.text} is positive but below 2^-64",
             hint="weaken the scheme, or use 'none'",
         )
-    return _with(domain, scheme, quantized, levels)
+    return _with(domain, scheme, channel, levels)
 
 
 def _with(domain: Domain, scheme: str, channel: Transition | Subset, levels: TwoLevel | None = None) -> Unit:
@@ -257,26 +257,26 @@ def _subset(table: Table, domain: Domain) -> Subset:
 
 
 def _strength(table: Table) -> dict[str, float]:
-    given = [key for key in _STRENGTHS if table.has(key)]
-    if len(given) != 1:
+    keys = [key for key in _STRENGTHS if table.has(key)]
+    if len(keys) != 1:
         table.fail(
-            "scheme", f"got {' and '.join(given) or 'none of them'}, expected exactly one of {', '.join(_STRENGTHS)}"
+            "scheme", f"got {' and '.join(keys) or 'none of them'}, expected exactly one of {', '.join(_STRENGTHS)}"
         )
-    return {given[0]: table.value(float, given[0])}
+    return {keys[0]: table.value(float, keys[0])}
 
 
 def _with_named_groups(table: Table, domain: Domain, groups: Sequence[Groups]) -> Table:
     name = table.value(str, "groups")
-    found = next((item for item in groups if item.name == name), None)
-    if found is None:
+    match = next((item for item in groups if item.name == name), None)
+    if match is None:
         hint = (
             near_hint(name, [item.name for item in groups])
             or 'a [[knowledge.rule]] of the kind "groups" has such a name'
         )
         table.fail("groups", f"'{name}' names no groups of the study", hint=hint)
-    if domain.names != (found.variable,):
-        table.fail("groups", f"'{name}' groups the categories of '{found.variable}', and this is {domain.where}")
-    return table.with_value("groups", [list(labels) for _, labels in found.groups])
+    if domain.names != (match.variable,):
+        table.fail("groups", f"'{name}' groups the categories of '{match.variable}', and this is {domain.where}")
+    return table.with_value("groups", [list(labels) for _, labels in match.groups])
 
 
 def _groups(table: Table, domain: Domain) -> list[tuple[int, ...]]:
@@ -294,11 +294,11 @@ def _groups(table: Table, domain: Domain) -> list[tuple[int, ...]]:
 
 def _no_category(table: Table, domain: Domain, label: object) -> NoReturn:
     if domain.is_compound:
-        shown = ", ".join(map(str, cast("list[object]", label))) if isinstance(label, list) else str(label)
+        label_text = ", ".join(map(str, cast("list[object]", label))) if isinstance(label, list) else str(label)
         example = json.dumps(list(domain.labels[0]), ensure_ascii=False)
         table.fail(
             "groups",
-            f"'{shown}' is not a possible combination of {domain.text}",
+            f"'{label_text}' is not a possible combination of {domain.text}",
             hint=f"groups are lists of combinations in the order of jointly, such as {example}",
         )
     hint = near_hint(str(label), domain.variables[0].labels)
@@ -363,11 +363,11 @@ def _is_two_level(unit: Unit, channel: Transition, where: str) -> bool:
     if unit.two_level is None:
         return False
     weights = channel.weights
-    declared = _of_levels(unit.two_level, len(weights), where)
+    levels = _of_levels(unit.two_level, len(weights), where)
     # Another machine's exp may differ in the last digit; quantization moves a cell by a few units of 2^-64.
     # A cell of zero would release something exactly, which the scheme promises not to do.
-    difference = np.abs(channel.probabilities - declared)
-    return bool((difference <= 1e-9 * declared + len(weights) / SCALE).all()) and all(map(all, weights))
+    difference = np.abs(channel.probabilities - levels)
+    return bool((difference <= 1e-9 * levels + len(weights) / SCALE).all()) and all(map(all, weights))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,25 +448,25 @@ class Domain:
         if not self.is_compound:
             return f"one for each category of {self.text}"
         product = " x ".join(str(variable.n_states) for variable in self.variables)
-        removed = f" combinations less {len(self.impossible)} impossible" if self.impossible else " combinations"
-        return f"one for each of the {product}{removed} of {self.text}, the first slowest"
+        reduction = f" combinations less {len(self.impossible)} impossible" if self.impossible else " combinations"
+        return f"one for each of the {product}{reduction} of {self.text}, the first slowest"
 
     def position(self, label: object) -> int | None:
-        """The category that a document calls `label`: a string, or a list of strings for a compound."""
-        wanted = label if self.is_compound else [label]
-        if not isinstance(wanted, list):
+        """Return the category that a document calls `label`: a string, or a list of strings for a compound."""
+        labels = label if self.is_compound else [label]
+        if not isinstance(labels, list):
             return None
-        key = tuple(cast("list[object]", wanted))
+        key = tuple(cast("list[object]", labels))
         return self.labels.index(cast("tuple[str, ...]", key)) if key in self.labels else None
 
 
 def single(variable: Variable) -> Domain:
-    """The domain of one column."""
+    """Return the domain of one column."""
     return Domain(variables=(variable,), impossible=(), labels=tuple((label,) for label in variable.labels))
 
 
 def compound(table: Table, names: Sequence[str], schema: Schema) -> Domain:
-    """The domain of the compound that a ``[[randomization]]`` table names.
+    """Return the domain of the compound that a ``[[randomization]]`` table names.
 
     Args:
         table: the table; its `impossible` is read here.
@@ -499,8 +499,8 @@ def compound(table: Table, names: Sequence[str], schema: Schema) -> Domain:
 
 
 def compound_of(variables: Sequence[Variable], impossible: tuple[tuple[int, ...], ...]) -> Domain:
-    """The domain of a compound, given what is removed from it (ascending)."""
-    removed = set(impossible)
+    """Return the domain of a compound, given what is removed from it (ascending)."""
+    impossible_set = set(impossible)
     codes = itertools.product(*(range(variable.n_states) for variable in variables))
     return Domain(
         variables=tuple(variables),
@@ -508,34 +508,34 @@ def compound_of(variables: Sequence[Variable], impossible: tuple[tuple[int, ...]
         labels=tuple(
             tuple(variable.labels[code] for variable, code in zip(variables, combination, strict=True))
             for combination in codes
-            if combination not in removed
+            if combination not in impossible_set
         ),
     )
 
 
 def _impossible(table: Table, variables: Sequence[Variable]) -> tuple[tuple[int, ...], ...]:
-    found: set[tuple[int, ...]] = set()
-    named = ", ".join(f"'{variable.name}'" for variable in variables)
+    combinations: set[tuple[int, ...]] = set()
+    names_text = ", ".join(f"'{variable.name}'" for variable in variables)
     for number, row in enumerate(table.rows("impossible", []), 1):
         if len(row) != len(variables):
             table.fail(
                 "impossible",
-                f"combination {number} has {len(row)} labels, expected {len(variables)}, one of each of {named}",
+                f"combination {number} has {len(row)} labels, expected {len(variables)}, one of each of {names_text}",
             )
         for label, variable in zip(row, variables, strict=True):
             if label not in variable.labels:
-                swapped = any(label in other.labels for other in variables)
+                is_swapped = any(label in other.labels for other in variables)
                 table.fail(
                     "impossible",
                     f"combination {number}: '{label}' is not a category of '{variable.name}'",
-                    hint=f"the labels stand in the order of jointly: {named}"
-                    if swapped
+                    hint=f"the labels stand in the order of jointly: {names_text}"
+                    if is_swapped
                     else near_hint(str(label), variable.labels),
                 )
         combination = tuple(v.labels.index(cast("str", label)) for label, v in zip(row, variables, strict=True))
-        if combination in found:
+        if combination in combinations:
             table.fail(
                 "impossible", f"combination {number} ({', '.join(map(str, row))}) stands there twice, expected once"
             )
-        found.add(combination)
-    return tuple(sorted(found))
+        combinations.add(combination)
+    return tuple(sorted(combinations))

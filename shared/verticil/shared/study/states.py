@@ -106,7 +106,7 @@ class Facts:
 
 
 def derive(facts: Facts) -> State:
-    """The state that follows from the facts.
+    """Return the state that follows from the facts.
 
     >>> derive(Facts(parties={"a", "b"}, approvals={"a"})).name
     'AWAITING_APPROVAL'
@@ -126,20 +126,20 @@ def derive(facts: Facts) -> State:
 
 def _stage(facts: Facts) -> State:
     everyone = facts.parties
-    aligned = facts.aligned and facts.pseudonyms == everyone and facts.confirmed == everyone
-    begun = facts.uploading or facts.units_received > 0
+    is_aligned = facts.aligned and facts.pseudonyms == everyone and facts.confirmed == everyone
+    has_begun = facts.uploading or facts.units_received > 0
     unmet = (
         (State.SUBMITTED, facts.offered),
         (State.AWAITING_APPROVAL, facts.approvals == everyone),
-        (State.ALIGNING, aligned),
-        (State.PREPARING, begun),
+        (State.ALIGNING, is_aligned),
+        (State.PREPARING, has_begun),
         (State.UPLOADING, 0 < facts.units_expected == facts.units_received),
         (State.ESTIMATING, facts.learning or facts.review),
         (State.LEARNING, facts.review),
     )
-    return next((state for state, met in unmet if not met), State.REVIEW)
+    return next((state for state, is_met in unmet if not is_met), State.REVIEW)
 
 
 def is_final(state: State) -> bool:
-    """Whether nothing follows this state."""
+    """Return whether nothing follows this state."""
     return state in {State.PUBLISHED, State.DENIED, State.EXPIRED, State.WITHDRAWN, State.FAILED}

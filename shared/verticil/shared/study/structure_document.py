@@ -52,7 +52,7 @@ class _Said:
 
 
 def given_structure(study: Study, effective_digest: bytes) -> Structure | None:
-    """The structure that the study gives; None where it is to be learned."""
+    """Return the structure that the study states; None where it is to be learned."""
     dag = study.given_dag
     if dag is None:
         return None
@@ -61,7 +61,7 @@ def given_structure(study: Study, effective_digest: bytes) -> Structure | None:
 
 
 def structure_body(effective_digest: bytes, parents: Sequence[Sequence[int]], search: Mapping[str, Json]) -> bytes:
-    """The canonical bytes of a structure.
+    """Return the canonical bytes of a structure.
 
     Args:
         effective_digest: of the effective study.
@@ -77,20 +77,20 @@ def parse_structure(body: bytes, study: Study, effective_digest: bytes) -> Struc
     Raises:
         PeerFault: MESSAGE_INVALID.
     """
-    said = decode(_Said, body, source="structure", limit=_LIMIT)
-    if said.effective_digest != effective_digest:
+    document = decode(_Said, body, source="structure", limit=_LIMIT)
+    if document.effective_digest != effective_digest:
         raise PeerFault("MESSAGE_INVALID", "structure: effective_sha256: of another study")
-    if (n_lists := len(said.parents)) != (d := len(study.schema)):
+    if (n_lists := len(document.parents)) != (d := len(study.schema)):
         raise PeerFault(
             "MESSAGE_INVALID", f"structure: parents: {n_lists} lists, expected one for each of {d} variables"
         )
     try:
-        dag = Dag(parents=said.parents)
+        dag = Dag(parents=document.parents)
         if problem := structure_fault(dag, study):
             raise ValueError(problem)
     except ValueError as error:
         raise PeerFault("MESSAGE_INVALID", tame(f"structure: parents: {error}")) from None
-    return Structure(dag=dag, search=cast("Mapping[str, Json]", said.search), body=body)
+    return Structure(dag=dag, search=cast("Mapping[str, Json]", document.search), body=body)
 
 
 def structure_fault(dag: Dag, study: Study) -> str:
@@ -98,8 +98,8 @@ def structure_fault(dag: Dag, study: Study) -> str:
     rule = study.structure
     if any(len(parents) > rule.max_parents for parents in dag.parents):
         return f"a variable has more than {rule.max_parents} parents"
-    if rule.parents is None and (broken := study.constraints().violations(dag)):
-        return "; ".join(broken)
+    if rule.parents is None and (violations := study.constraints().violations(dag)):
+        return "; ".join(violations)
     sizes = study.schema.n_states
     if any(
         math.prod(sizes[v] for v in (child, *parents)) > rule.max_family_cells

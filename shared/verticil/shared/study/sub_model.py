@@ -67,7 +67,7 @@ class SubModel:
 
 
 def left_out_words(item: LeftOut) -> str:
-    """A left-out party for people.
+    """Describe a left-out party for people.
 
     >>> left_out_words(LeftOut(party="bank", missing="approval"))
     "party 'bank' (at the deadline it had not approved it)"
@@ -88,7 +88,7 @@ def obstacle(study: Study, absent: Collection[str]) -> str | None:
     if remaining < study.quorum.minimum:
         return f"{remaining} parties would remain, fewer than quorum.min = {study.quorum.minimum}"
     owners = {variable.name: variable.owner for variable in study.schema.variables if variable.owner in absent}
-    for key, names in _named(study):
+    for key, names in _names_by_place(study):
         for name in names:
             if name in owners:
                 table = {"pairs": "release", "three_way": "tables"}.get(key, "structure")
@@ -96,10 +96,10 @@ def obstacle(study: Study, absent: Collection[str]) -> str | None:
     return None
 
 
-def _named(study: Study) -> list[tuple[str, list[str]]]:
-    """What the study says of variables by name, beside declaring them."""
+def _names_by_place(study: Study) -> list[tuple[str, list[str]]]:
+    """Return what the study says of variables by name, beside declaring them."""
     rule = study.structure
-    found = [
+    names_by_place = [
         ("required", [name for edge in rule.required for name in edge]),
         ("forbidden", [name for edge in rule.forbidden for name in edge]),
         ("tiers", [name for tier in rule.tiers for name in tier]),
@@ -108,12 +108,12 @@ def _named(study: Study) -> list[tuple[str, list[str]]]:
         ("three_way", [name for names in ([] if study.tables is None else study.tables.three_way) for name in names]),
     ]
     if (custom := rule.custom) is not None:
-        found.append(("custom", [custom.target, *custom.sensitive, *(custom.hide_from or ())]))
-    return found
+        names_by_place.append(("custom", [custom.target, *custom.sensitive, *(custom.hide_from or ())]))
+    return names_by_place
 
 
-def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
-    """The study without these parties.
+def narrow(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
+    """Return the study without these parties.
 
     Args:
         study: as proposed, or with the declarations of parties.
@@ -132,7 +132,7 @@ def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
         raise Misuse("STUDY_INVALID", f"{where}: there is no such sub-model: {why}")
     schema = Schema(variables=tuple(item for item in study.schema.variables if item.owner not in absent))
     priors = tuple(item for item in study.parameters.prior_tables if item[0] in schema.names)
-    found = dataclasses.replace(
+    smaller_study = dataclasses.replace(
         study,
         parties=tuple(party for party in study.parties if party not in absent),
         schema=schema,
@@ -141,8 +141,8 @@ def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
         knowledge=study.knowledge and narrow_knowledge(study.knowledge, study.schema, schema.names),
         left_out=left_out,
     )
-    rules.check(found, source=where)
-    return found
+    rules.check(smaller_study, source=where)
+    return smaller_study
 
 
 def parse_sub_model(body: bytes) -> SubModel:
@@ -161,14 +161,14 @@ def parse_sub_model(body: bytes) -> SubModel:
     return decode(SubModel, body, source="statement of a sub-model")
 
 
-def check_sub_model(found: SubModel, *, proposal_digest: bytes, effective: Study, effective_digest: bytes) -> None:
+def check_sub_model(sub_model: SubModel, *, proposal_digest: bytes, effective: Study, effective_digest: bytes) -> None:
     """Check that a statement is of this effective study.
 
     Raises:
         PeerFault: STUDY_MISMATCH.
     """
-    told = (found.proposal_digest, found.effective_digest, found.left_out)
-    if told != (proposal_digest, effective_digest, effective.left_out) or not found.left_out:
+    digests = (sub_model.proposal_digest, sub_model.effective_digest, sub_model.left_out)
+    if digests != (proposal_digest, effective_digest, effective.left_out) or not sub_model.left_out:
         raise PeerFault(
             "STUDY_MISMATCH",
             f"study '{effective.id}': the miner's statement of the sub-model is about another one than is told with it",

@@ -56,7 +56,7 @@ def check_tables(study: Study, *, source: str) -> None:
 
 
 def _check_learning(study: Study, source: str) -> None:
-    """Nothing may need more than the tables and a joint model of them: no sets, and no counts as if they were people."""
+    """Check that nothing needs more than the tables and a joint model of them: no sets, and no counts as if of people."""
     for unit in study.units:
         if isinstance(unit.transition, Subset):
             fail(
@@ -80,9 +80,9 @@ def _check_learning(study: Study, source: str) -> None:
 
 
 def _check_three_way(study: Study, rule: TablesRule, where: str) -> None:
-    found: set[tuple[int, ...]] = set()
+    triples_of_tables: set[tuple[int, ...]] = set()
     for names in rule.three_way:
-        shown = ", ".join(name[:MAX_TEXT] for name in names)
+        names_text = ", ".join(name[:MAX_TEXT] for name in names)
         for name in names:
             if name not in study.schema:
                 fail(
@@ -91,17 +91,17 @@ def _check_three_way(study: Study, rule: TablesRule, where: str) -> None:
                     hint=near_hint(name, study.schema.names),
                 )
         if len(set(names)) < 3:
-            fail(where, f"'{shown}' names a column twice, expected three different ones")
+            fail(where, f"'{names_text}' names a column twice, expected three different ones")
         units = tuple(sorted(set(map(study.unit_of, names))))
         if len(units) < 3:
             fail(
                 where,
-                f"'{shown}': some of them are randomized in one draw, so a table of a pair has them",
+                f"'{names_text}': some of them are randomized in one draw, so a table of a pair has them",
                 hint="remove it",
             )
-        if units in found:
-            fail(where, f"'{shown}': the table of these three stands there already, expected it once")
-        found.add(units)
+        if units in triples_of_tables:
+            fail(where, f"'{names_text}': the table of these three stands there already, expected it once")
+        triples_of_tables.add(units)
         cells, most = (
             math.prod(study.units[unit].transition.n_states for unit in units),
             study.structure.max_family_cells,
@@ -109,6 +109,6 @@ def _check_three_way(study: Study, rule: TablesRule, where: str) -> None:
         if cells > most:
             fail(
                 where,
-                f"'{shown}': a table of {cells} cells, expected at most {most}",
+                f"'{names_text}': a table of {cells} cells, expected at most {most}",
                 hint="merge categories, or raise structure.max_family_cells",
             )

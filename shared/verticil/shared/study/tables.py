@@ -19,7 +19,7 @@ from verticil.shared.study.document import Study
 
 
 def tables_of(study: Study) -> tuple[tuple[int, ...], ...]:
-    """The tables that a study with ``[tables]`` measures, as ascending positions of units, in a fixed order.
+    """Return the tables that a study with ``[tables]`` measures, as ascending positions of units, in a fixed order.
 
     All pairs of units, then the three-way tables in the study's order; of a study with one unit, that unit's own table. A pair
     has all of a compound's combinations, so no compound needs a table of its own.
@@ -31,7 +31,7 @@ def tables_of(study: Study) -> tuple[tuple[int, ...], ...]:
 
 
 def tables_sigma(study: Study) -> float:
-    """The parameter of the discrete Gaussian noise on each count of the tables, in people.
+    """Return the parameter of the discrete Gaussian noise on each count of the tables, in people.
 
     Raises:
         ValueError: the study has no ``[tables]``, or no noise is proved to be enough for what they ask.
@@ -42,7 +42,7 @@ def tables_sigma(study: Study) -> float:
 
 
 def tables_deviation(study: Study) -> float:
-    """The standard deviation of one draw of the noise on each count, in people; raises as `tables_sigma`.
+    """Return the standard deviation of one draw of the noise on each count, in people; raises as `tables_sigma`.
 
     What is on a count in all is for the protocol to say (`study.protocols.table_deviations`): there may be several draws.
     """
@@ -65,11 +65,11 @@ class TablesNoise:
 
 
 def tables_noise(study: Study) -> TablesNoise:
-    """The noise that a study asks for on its tables; raises as `tables_sigma`."""
+    """Return the noise that a study asks for on its tables; raises as `tables_sigma`."""
     return TablesNoise(tables=len(tables_of(study)), cells=cells_of(study), sigma=tables_sigma(study))
 
 
 def cells_of(study: Study) -> int:
-    """Of all tables together."""
+    """Count the cells of all tables together."""
     sizes = [unit.transition.n_states for unit in study.units]
     return sum(math.prod(sizes[unit] for unit in table) for table in tables_of(study))

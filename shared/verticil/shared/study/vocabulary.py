@@ -138,7 +138,7 @@ NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 
 def scores() -> tuple[str, ...]:
-    """What any method can make large."""
+    """Return the scores that any method can make large."""
     return tuple(dict.fromkeys(score for method in METHODS.values() for score in method.scores))
 
 
@@ -148,7 +148,7 @@ def pair_methods() -> tuple[str, ...]:
 
 
 def starts_a_formula(text: str) -> bool:
-    """Whether a spreadsheet that opens a CSV file with this text in it would compute something, and not show the text.
+    """Return whether a spreadsheet that opens a CSV file with this text would compute something instead of showing the text.
 
     >>> [starts_a_formula(text) for text in ("=1+1", "@SUM(A1)", "-", "-3.5", "+2e3", "a=b")]
     [True, True, True, False, False, False]
@@ -173,5 +173,5 @@ def check_privacy(where: str, epsilon: float, delta: float) -> None:
 
 
 def fail(where: str, problem: str, *, hint: str = "") -> NoReturn:
-    """Raise `Misuse` STUDY_INVALID."""
+    """Raise `Misuse` with the code STUDY_INVALID."""
     raise Misuse("STUDY_INVALID", f"{where}: {problem}", hint=hint)

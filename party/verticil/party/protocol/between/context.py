@@ -19,7 +19,7 @@ from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.federation.transport.errors_on_wire import shown
+from verticil.shared.federation.transport.errors_on_wire import shorten
 from verticil.shared.federation.transport.fetch import fetch_bytes, fetch_file
 from verticil.shared.federation.transport.interface import Coordinator, Peer
 from verticil.shared.study.document import Study
@@ -182,7 +182,7 @@ class PeerStudyContext(StudyContext):
 
     def make_fault(self, error: VerticilError, party: str) -> PeerFault:
         """Return a fault of `party`, with its name."""
-        return PeerFault(error.code, f"party '{party}': {shown(error.message, 1000)}", hint=error.hint)
+        return PeerFault(error.code, f"party '{party}': {shorten(error.message, 1000)}", hint=error.hint)
 
     async def common_people(self) -> tuple[LocalDataset, Rows]:
         """Return the approved data, and which records are the common people, in the common order."""

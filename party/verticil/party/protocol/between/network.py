@@ -25,7 +25,7 @@ from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import CredentialSource, check_serves
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, RefusedCall, Revocations
 from verticil.shared.federation.transport.client import Connection, GrpcPeer
-from verticil.shared.federation.transport.errors_on_wire import shown
+from verticil.shared.federation.transport.errors_on_wire import shorten
 from verticil.shared.federation.transport.interface import Peer, Service, bind
 from verticil.shared.federation.transport.metrics import Metrics
 from verticil.shared.federation.transport.server import RpcServer
@@ -113,7 +113,7 @@ class GrpcNetwork:
                 address,
                 self._credentials,
                 idle_timeout_seconds=timeout,
-                expected=identity,
+                target=identity,
                 revocations=self._revocations,
             )
         )
@@ -234,7 +234,7 @@ class Peers:
         if reply.federation != self._federation:
             raise PeerFault(
                 "IDENTITY_REFUSED",
-                f"it serves federation '{shown(reply.federation, 63)}', expected '{self._federation}'",
+                f"it serves federation '{shorten(reply.federation, 63)}', expected '{self._federation}'",
             )
         if reply.deny_list:
             try:

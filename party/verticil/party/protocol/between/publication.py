@@ -18,7 +18,7 @@ from verticil.party.protocol.planning import PeerFailedError
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.identity import Role
-from verticil.shared.federation.identity.padding import padded
+from verticil.shared.federation.identity.padding import pad
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.manifest import MANIFEST, SIGNATURE, write_signatures
@@ -48,7 +48,7 @@ def write_and_sign(context: PeerStudyContext, content: ReleaseContent) -> None:
         remove_tree(folder, ignore_errors=True)  # written by a process that was killed before it signed
         write_release(folder, content)
     manifest = (folder / MANIFEST).read_bytes()
-    own = padded(context.node.signing_key.sign(manifest), limit_bytes=_MANIFEST_BYTES)
+    own = pad(context.node.signing_key.sign(manifest), limit_bytes=_MANIFEST_BYTES)
     context.store.put(context.digest, Kind.SIGNATURE, own, context.me)
 
 

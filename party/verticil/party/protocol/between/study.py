@@ -32,7 +32,7 @@ from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import serial_of
-from verticil.shared.federation.transport.errors_on_wire import from_detail, shown
+from verticil.shared.federation.transport.errors_on_wire import from_detail, shorten
 from verticil.shared.storage.durable import remove_tree
 from verticil.shared.study.approval import check_approval, effective_study, parse_approval
 from verticil.shared.study.canonical import digest as digest_of
@@ -154,7 +154,7 @@ class BetweenStudy(StudyRun, Generic[F]):
             state=State(record.task.state),
             party=me,
             parties=proposal.parties,
-            expired=proposal.expired(self.node.clock().date()),
+            expired=proposal.is_expired(self.node.clock().date()),
             automatic=self.approves_itself,
             approved=record.approval is not None,
             n_votes=record.n_votes,
@@ -224,7 +224,7 @@ class BetweenStudy(StudyRun, Generic[F]):
             )
         if reply.software != self.between.software:
             raise WaitedForError(
-                f"waiting for '{name}' to run the same versions: {shown(reply.software, 200)}; here: {self.between.software}"
+                f"waiting for '{name}' to run the same versions: {shorten(reply.software, 200)}; here: {self.between.software}"
             )
         if not reply.HasField("approval"):
             against = words_of(reply.objections)

@@ -53,7 +53,7 @@ from verticil.shared.federation.transport.chunks import make_chunks
 from verticil.shared.federation.transport.fetch import fetch_file
 from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.storage.database import disk_faults
-from verticil.shared.storage.nameless import kept
+from verticil.shared.storage.nameless import join_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32
@@ -104,7 +104,7 @@ class CentralContext(StudyContext):
             common_sha256=alignment.common_sha256,
             authority=self.node.authority,
             at=self.node.clock(),
-            revoked=self.node.revocations.since(),
+            deny_list=self.node.revocations.since(),
         )
 
 
@@ -185,7 +185,7 @@ class Pseudonyms:
 def _keep(folder: Path, n: int, parts: Iterable[Rows]) -> Rows:
     """Return the places of so many people as one array, outside memory where they are many; raises as `disk_faults`."""
     with disk_faults(folder):
-        return kept(folder if n > MEMORY_ROWS else None, n, parts, np.dtype(np.int64))
+        return join_parts(folder if n > MEMORY_ROWS else None, n, parts, np.dtype(np.int64))
 
 
 class RowOrder:

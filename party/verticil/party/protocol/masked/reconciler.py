@@ -37,7 +37,7 @@ from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING
 from verticil.shared.privacy.masked import MaskedTables
 from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
@@ -80,7 +80,7 @@ def _from_miner(verifier: Verifier, task: coordinator_pb2.StudyTask) -> Sequence
         return columns
     if (statement.study, statement.party) != (task.study_digest, verifier.me):
         return columns
-    effective = checked(task.effective or task.proposal)
+    effective = parse_canonical(task.effective or task.proposal)
     messages = messages_of_own(
         verifier,
         task.round_messages,
@@ -97,7 +97,7 @@ def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Seque
     holding, digest = parse_peer_holding(statement.statement.body), hashlib.sha256(statement.proposal).digest()
     if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")
-    proposal, effective = checked(statement.proposal), checked(statement.effective)
+    proposal, effective = parse_canonical(statement.proposal), parse_canonical(statement.effective)
     if verifier.me not in proposal.parties:
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of a study that this party is not in")
     messages = messages_of_own(

@@ -44,7 +44,7 @@ from verticil.party.protocol.retry import Backoff, Pace, between_looks, ends_the
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.membership.current import certificate_state
-from verticil.shared.federation.transport.errors_on_wire import shown, to_detail, without_text
+from verticil.shared.federation.transport.errors_on_wire import shorten, to_detail, without_text
 from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.federation.transport.version import greet
 from verticil.shared.study.protocols import protocol_of
@@ -274,7 +274,7 @@ class PartyNode:
         if reply.federation != self._node.site.config.federation.name:
             raise PeerFault(
                 "IDENTITY_REFUSED",
-                f"the miner serves federation '{shown(reply.federation, 63)}',"
+                f"the miner serves federation '{shorten(reply.federation, 63)}',"
                 f" expected '{self._node.site.config.federation.name}'",
                 hint="check [miner] endpoint in federation.toml",
             )

@@ -27,7 +27,7 @@ from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.federation.transport.interface import Peer
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.wire.v1 import peer_pb2
 
 LONGEST_PAUSE_SECONDS: Final = 600.0
@@ -141,7 +141,7 @@ class PeerReckoning:
             return not row.needs_approval or node.has_approved(row.study_digest)
 
         try:
-            reconciler = party_protocol(checked(holding.proposal)).reconciler
+            reconciler = party_protocol(parse_canonical(holding.proposal)).reconciler
             prove = functools.partial(reconciler.from_peer, verifier, name, holding)
             return reconcile(node.site, prove, accept_older=self._accept_older, counts=counts, at=node.clock())
         except VerticilError as error:

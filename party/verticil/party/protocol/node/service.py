@@ -282,7 +282,7 @@ class PeerService:
             return Refusal("STUDY_DENIED", f"denied: {self._site.decisions.denial_reason(record.digest)}")
         if record.failure is not None:
             return outward(record.failure)
-        if state is State.EXPIRED or proposal.expired(self._node.clock().date()):
+        if state is State.EXPIRED or proposal.is_expired(self._node.clock().date()):
             return Refusal("STUDY_EXPIRED", f"its last day was {proposal.expires}")
         return None
 

@@ -36,8 +36,8 @@ from verticil.shared.core.errors import PeerFault
 from verticil.shared.documents.table import is_name
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
-from verticil.shared.federation.transport.errors_on_wire import from_detail, shown
-from verticil.shared.study.canonical import checked
+from verticil.shared.federation.transport.errors_on_wire import from_detail, shorten
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
@@ -69,7 +69,7 @@ def read_proposal(node: Node, task: coordinator_pb2.StudyTask) -> Study:
         raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
     if task.state not in _STATES or not 0 < task.version <= _LARGEST_VERSION:
         raise PeerFault("MESSAGE_INVALID", f"state {task.state}, version {task.version}: no such task")
-    study = checked(task.proposal)
+    study = parse_canonical(task.proposal)
     if node.me not in study.parties:
         raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
     if not protocol_of(study).coordinated:
@@ -78,7 +78,7 @@ def read_proposal(node: Node, task: coordinator_pb2.StudyTask) -> Study:
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
         )
-    effective = checked(task.effective) if task.effective else study
+    effective = parse_canonical(task.effective) if task.effective else study
     if task.effective and hashlib.sha256(task.effective).digest() != task.effective_digest:
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
@@ -104,7 +104,7 @@ def _check_sub_model(node: Node, task: coordinator_pb2.StudyTask, study: Study, 
     sub_model = parse_sub_model(task.sub_model.body)
     # It outlives the miner's certificate.
     revocations = node.revocations.since()
-    verify_signed(task.sub_model, node.authority, role=Role.MINER, at=sub_model.decided_at, revoked=revocations)
+    verify_signed(task.sub_model, node.authority, role=Role.MINER, at=sub_model.decided_at, deny_list=revocations)
     effective_digest = task.effective_digest
     check_sub_model(
         sub_model, proposal_digest=task.study_digest, effective=effective, effective_digest=effective_digest
@@ -170,7 +170,7 @@ def remember(
             site.state.reconcile(task.digest, task.units_received)
         elif message.units_damaged:
             _log.warning("study '%s': the miner asks again for columns that its disk has damaged", study.id)
-            units = range(len(checked(message.effective or message.proposal).units))
+            units = range(len(parse_canonical(message.effective or message.proposal).units))
             site.state.reconcile(task.digest, [unit for unit in units if unit not in message.units_damaged])
     is_reminded = fresh and is_stored and _remind_of_revocation(node, message, study.id)
     if is_stored and message.HasField("deletion"):
@@ -248,13 +248,13 @@ def _task_of(message: coordinator_pb2.StudyTask) -> Task:
         units_received=tuple(message.units_received),
         failure=from_detail(message.failure).code if message.HasField("failure") else "",
         submitter=message.submitter if is_name(message.submitter) else "",
-        ended_words=shown(message.failure.message, _LONGEST_WORDS),
+        ended_words=shorten(message.failure.message, _LONGEST_WORDS),
     )
 
 
 def _sub_model_event(task: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
     """Return the line for the audit log of a sub-model, whose statement was verified; None: all parties are in the study."""
-    if not (task.effective and checked(task.effective).left_out):
+    if not (task.effective and parse_canonical(task.effective).left_out):
         return None
     absent_parties = parse_sub_model(task.sub_model.body).left_out
     return Event(

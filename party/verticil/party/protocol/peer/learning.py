@@ -29,7 +29,7 @@ from verticil.party.protocol.statistics import EVERYONE
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import PeerFault, VerticilError, from_code
 from verticil.shared.federation.identity.identity import Role
-from verticil.shared.federation.identity.padding import padded
+from verticil.shared.federation.identity.padding import pad
 from verticil.shared.federation.transport.errors_on_wire import from_detail
 from verticil.shared.federation.transport.fetch import fetch_bytes
 from verticil.shared.federation.transport.interface import Peer
@@ -272,7 +272,7 @@ async def learn_parameters(context: PeerStudyContext) -> None:
             exact=noise is None,
         )
         own = context.node.signing_key.sign(statement_body(statement, study))
-        return padded(own, limit_bytes=MAX_STATEMENT_BYTES).SerializeToString(deterministic=True)
+        return pad(own, limit_bytes=MAX_STATEMENT_BYTES).SerializeToString(deterministic=True)
 
     signed = earlier_statement or await context.node.heavily(learn)
     await asyncio.to_thread(

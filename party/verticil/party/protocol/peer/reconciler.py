@@ -32,7 +32,7 @@ from verticil.shared.privacy.accounts import NOTHING, Cost
 from verticil.shared.privacy.events import plan_events
 from verticil.shared.release.formats.deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.study.approval import check_approval, parse_approval
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -138,7 +138,7 @@ def _check_holding(verifier: Verifier, peer: str, holding_message: peer_pb2.Held
     )
     # Whenever it was signed: a renewed certificate may be younger than the decision, and an older one has ended by now.
     verify_signed(holding_message.approval, verifier.authority, role=Role.PARTY, name=verifier.me)
-    proposal = checked(holding_message.proposal)
+    proposal = parse_canonical(holding_message.proposal)
     digest = hashlib.sha256(holding_message.proposal).digest()
     if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")

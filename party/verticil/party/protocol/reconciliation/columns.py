@@ -29,7 +29,7 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.study.approval import parse_approval
-from verticil.shared.study.canonical import checked
+from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -72,7 +72,7 @@ def proven(
         authority: the federation's, PEM.
         deny_list: the deny-list.
     """
-    study, me = checked(task.effective or task.proposal), site.config.name
+    study, me = parse_canonical(task.effective or task.proposal), site.config.name
     receipts = dict(_receipts(task, study, me, authority=authority, deny_list=deny_list))
     try:
         approval = parse_approval(task.approval.body)
@@ -96,7 +96,7 @@ def _is_signed(
     signed: common_pb2.Signed, authority: bytes, name: str, *, at: dt.datetime, deny_list: Mapping[int, dt.datetime]
 ) -> bool:
     try:
-        verify_signed(signed, authority, role=Role.PARTY, name=name, at=at, revoked=deny_list)
+        verify_signed(signed, authority, role=Role.PARTY, name=name, at=at, deny_list=deny_list)
     except PeerFault:
         return False
     return True
@@ -115,7 +115,7 @@ def _receipts(
         try:
             body = cast("dict[str, object]", json.loads(signed.body))
             at = dt.datetime.strptime(cast("str", body["received_at"]), _TIME).replace(tzinfo=dt.UTC)
-            verify_signed(signed, authority, role=Role.MINER, at=at, revoked=deny_list)
+            verify_signed(signed, authority, role=Role.MINER, at=at, deny_list=deny_list)
             unit = body["unit"]
             expected_body: dict[str, object] = {
                 "proposal_digest": task.study_digest.hex(),
@@ -146,7 +146,7 @@ def forgotten_columns(
     Returns:
         What the ledger lacks, with the noisy tables that everybody is told of these columns; None: nothing.
     """
-    study, digest = checked(task.effective or task.proposal), task.study_digest
+    study, digest = parse_canonical(task.effective or task.proposal), task.study_digest
     sent_columns, own = site.ledger.columns_sent(digest), study.units_of(site.config.name)
     there = sorted({*task.units_received, *deleted_units})
     unknown = [unit for unit in there if unit in own and study.units[unit].variables not in sent_columns]

@@ -38,10 +38,10 @@ def check_batches(path: Path) -> None:
     with path.open("rb") as file:
         try:
             for place in _places(file):
-                inflated, stored = _sizes(file, place)
-                if inflated > max(BATCH_BYTES, INFLATION * stored):
+                plain_size, file_size = _sizes(file, place)
+                if plain_size > max(BATCH_BYTES, INFLATION * file_size):
                     raise LargeBatchError(
-                        f"a batch inflates to {inflated >> 20} MiB, expected at most {BATCH_BYTES >> 20}, or {INFLATION} times "
+                        f"a batch inflates to {plain_size >> 20} MiB, expected at most {BATCH_BYTES >> 20}, or {INFLATION} times "
                         "what is stored"
                     )
         except (struct.error, IndexError):
@@ -99,17 +99,17 @@ def _sizes(file: BinaryIO, place: int) -> tuple[int, int]:
         return 0, 0
     batch = message.table(2)
     batch = batch.table(1) if kind == _DICTIONARY and batch is not None else batch
-    stored = message.field_number("<q", 3)
+    file_size = message.field_number("<q", 3)
     if batch is None or batch.table(3) is None:
-        return 0, stored
-    inflated = 0
+        return 0, file_size
+    plain_size = 0
     start, n_buffers = batch.vector(2)
     for number in range(n_buffers):
         offset, length = batch.number("<q", start + number * 16), batch.number("<q", start + number * 16 + 8)
         if length:
             file.seek(body + offset)
-            inflated += max(length - 8, *struct.unpack("<q", file.read(8)))
-    return inflated, stored
+            plain_size += max(length - 8, *struct.unpack("<q", file.read(8)))
+    return plain_size, file_size
 
 
 class _Table:

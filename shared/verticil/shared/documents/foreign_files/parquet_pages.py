@@ -252,7 +252,7 @@ class _Compact:
         return columns
 
     def _column(self) -> _Column:
-        """Read a ColumnChunk."""
+        """Read a Parquet ColumnChunk."""
         numbers: dict[int, int] = {}
         path: list[bytes] = []
         for number, kind in self._fields():

@@ -104,7 +104,7 @@ class Statement:
 
 
 def digest_of(body: bytes) -> bytes:
-    """The SHA-256 that names a bundle."""
+    """Return the SHA-256 that names a bundle."""
     return hashlib.sha256(body).digest()
 
 
@@ -149,14 +149,14 @@ class Item:
         return self.entry.WhichOneof("what") or ""
 
 
-def parse_entry(encoded: bytes) -> carried_pb2.CarriedEntry:
+def parse_entry(data: bytes) -> carried_pb2.CarriedEntry:
     """Read an entry.
 
     Raises:
         GateFailed: BUNDLE_INVALID.
     """
     try:
-        return carried_pb2.CarriedEntry.FromString(encoded)
+        return carried_pb2.CarriedEntry.FromString(data)
     except DecodeError:
         raise GateFailed("BUNDLE_INVALID", "an entry of its content cannot be read") from None
 
@@ -195,7 +195,7 @@ class BundleEntries:
         return iter(tuple(self._items))
 
     def payload(self) -> Path:
-        """A name for the next payload's file."""
+        """Return a name for the next payload's file."""
         return self.folder / f"{len(self._items):06d}.payload"
 
     def add(self, entry: carried_pb2.CarriedEntry, payload: Path | bytes | None = None) -> None:
@@ -224,8 +224,8 @@ class BundleEntries:
         index = self.folder / _INDEX
         with index.open("wb") as file:
             for item in self._items:
-                encoded = item.entry.SerializeToString()
-                file.write(len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded)
+                data = item.entry.SerializeToString()
+                file.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
             file.flush()
             sync_file(file.fileno(), index)
         for item in self._items:
@@ -236,7 +236,7 @@ class BundleEntries:
 
     @classmethod
     def read(cls, folder: Path) -> BundleEntries | None:
-        """What `keep` wrote; None when there is no such folder.
+        """Return what `keep` wrote; None when there is no such folder.
 
         Raises:
             DataFault: STATE_CORRUPT.
@@ -280,7 +280,7 @@ class BundleEncryption:
     party: str
 
     def seal(self, piece: bytes, *, direction: Direction, number: int, place: int) -> bytes:
-        """A piece for the other side.
+        """Seal a piece for the other side.
 
         Raises:
             Misuse: CONFIG_INVALID, the other side's pinned key is none.
@@ -297,7 +297,7 @@ class BundleEncryption:
             raise Misuse("CONFIG_INVALID", "federation.toml: the other side's sealing key is not usable") from None
 
     def open(self, sealed: bytes, *, direction: Direction, number: int, place: int) -> bytes:
-        """A piece of the other side's.
+        """Open a piece of the other side's.
 
         Raises:
             GateFailed: BUNDLE_INVALID, it is not sealed by the other side for this one.
@@ -322,7 +322,7 @@ class BundleEncryption:
 
 
 def bundle_encryption(federation: Federation, key: Path, party: str, *, at_miner: bool) -> BundleEncryption:
-    """What seals bundles between the miner and a party.
+    """Return what seals bundles between the miner and a party.
 
     Args:
         federation: pins the public keys of both sides.
@@ -334,8 +334,8 @@ def bundle_encryption(federation: Federation, key: Path, party: str, *, at_miner
         Misuse: CONFIG_INVALID, a key of the two is not pinned, or this side's is another one.
         DataFault: SECRET_MISSING.
     """
-    pinned = [("miner.sealing_key", federation.miner_sealing), (f"sealing.{party}", federation.sealing.get(party))]
-    (own_name, own), (other_name, other) = pinned if at_miner else reversed(pinned)
+    key_pins = [("miner.sealing_key", federation.miner_sealing), (f"sealing.{party}", federation.sealing.get(party))]
+    (own_name, own), (other_name, other) = key_pins if at_miner else reversed(key_pins)
     if own is None or other is None:
         raise Misuse(
             "CONFIG_INVALID",
@@ -390,29 +390,31 @@ def pack(
         with body.open("wb") as file:
             for place, piece in enumerate(_pieces(entries)):
                 size += len(piece)
-                stored = piece
+                piece_bytes = piece
                 if encryption is not None:
-                    stored = encryption.seal(piece, direction=statement.direction, number=statement.number, place=place)
-                file.write(stored)
-                digests.append(hashlib.sha256(stored).digest())
-        said = replace(statement, sealed=encryption is not None, size=size, pieces=tuple(digests))
-        body_of_it = encode(said)
+                    piece_bytes = encryption.seal(
+                        piece, direction=statement.direction, number=statement.number, place=place
+                    )
+                file.write(piece_bytes)
+                digests.append(hashlib.sha256(piece_bytes).digest())
+        full_statement = replace(statement, sealed=encryption is not None, size=size, pieces=tuple(digests))
+        body_of_it = encode(full_statement)
         signed = sign(body_of_it).SerializeToString()
         before(body_of_it)
         _write(target, signed, body)
     except OSError as error:
         raise write_fault(error, target) from None
-    return said
+    return full_statement
 
 
 def read_statement(path: Path) -> tuple[Statement, common_pb2.Signed]:
-    """What a file says of itself; nothing of it is verified.
+    """Return what a file says of itself; nothing of it is verified.
 
     Raises:
         Misuse: FILE_MISSING.
         GateFailed: BUNDLE_INVALID.
     """
-    with _opened(path) as file:
+    with _open_bundle(path) as file:
         return _head(file, path)
 
 
@@ -429,7 +431,7 @@ def unpack(path: Path, folder: Path, *, encryption: BundleEncryption | None) -> 
         GateFailed: BUNDLE_INVALID, with the place.
         DataFault: DISK_FULL.
     """
-    with _opened(path) as file:
+    with _open_bundle(path) as file:
         statement, _ = _head(file, path)
         if statement.sealed and encryption is None:
             raise Misuse(
@@ -440,7 +442,7 @@ def unpack(path: Path, folder: Path, *, encryption: BundleEncryption | None) -> 
         try:
             folder.mkdir(mode=0o700)
             entries = BundleEntries(folder)
-            content = _Content(_stored(file, path, statement, encryption))
+            content = _Content(_read_pieces(file, path, statement, encryption))
             while (length := content.exactly(_LENGTH_BYTES, or_end=True)) is not None:
                 entry = parse_entry(content.exactly(int.from_bytes(length, "big")) or b"")
                 payload = entries.payload() if entry.payload_size else None
@@ -459,8 +461,8 @@ def unpack(path: Path, folder: Path, *, encryption: BundleEncryption | None) -> 
 def _pieces(entries: BundleEntries) -> Iterator[bytes]:
     waiting = bytearray()
     for item in entries:
-        encoded = item.entry.SerializeToString()
-        waiting += len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded
+        data = item.entry.SerializeToString()
+        waiting += len(data).to_bytes(_LENGTH_BYTES, "big") + data
         if item.payload is not None:
             with item.payload.open("rb") as file:
                 while block := file.read(_BLOCK):
@@ -492,7 +494,7 @@ def _write(target: Path, signed: bytes, body: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Generator[BinaryIO]:
+def _open_bundle(path: Path) -> Generator[BinaryIO]:
     try:
         file = path.open("rb")
     except OSError as error:
@@ -506,8 +508,8 @@ def _head(file: BinaryIO, path: Path) -> tuple[Statement, common_pb2.Signed]:
     if not begin.startswith(_MAGIC):
         raise GateFailed("BUNDLE_INVALID", f"{path.name}: is not a bundle of this program", hint="name another file")
     length = int.from_bytes(begin[len(_MAGIC) :], "big")
-    left = os.fstat(file.fileno()).st_size - file.tell()
-    if len(begin) < len(_MAGIC) + _LENGTH_BYTES or length > min(left, STATEMENT_LIMIT):
+    n_left = os.fstat(file.fileno()).st_size - file.tell()
+    if len(begin) < len(_MAGIC) + _LENGTH_BYTES or length > min(n_left, STATEMENT_LIMIT):
         raise _cut_off(path, "in the statement at its beginning")
     try:
         signed = common_pb2.Signed.FromString(file.read(length))
@@ -519,26 +521,32 @@ def _head(file: BinaryIO, path: Path) -> tuple[Statement, common_pb2.Signed]:
         raise GateFailed(error.code, f"{path.name}: {error.message}") from None
 
 
-def _stored(file: BinaryIO, path: Path, statement: Statement, encryption: BundleEncryption | None) -> Iterator[bytes]:
-    """The verified plain pieces of the content."""
+def _read_pieces(
+    file: BinaryIO, path: Path, statement: Statement, encryption: BundleEncryption | None
+) -> Iterator[bytes]:
+    """Yield the verified plain pieces of the content."""
     overhead = OVERHEAD if statement.sealed else 0
-    for place, expected in enumerate(statement.pieces):
-        begin, left = file.tell(), statement.size - place * PIECE_BYTES
-        length = min(PIECE_BYTES, left) + overhead
-        if left <= 0:
+    for place, digest in enumerate(statement.pieces):
+        begin, n_left = file.tell(), statement.size - place * PIECE_BYTES
+        length = min(PIECE_BYTES, n_left) + overhead
+        if n_left <= 0:
             raise GateFailed("BUNDLE_INVALID", "the statement lists more pieces than its size has")
-        stored = file.read(length)
-        if len(stored) < length:
-            raise _cut_off(path, f"after {begin + len(stored):,} bytes, in piece {place} of {len(statement.pieces)}")
-        if hashlib.sha256(stored).digest() != expected:
+        piece_bytes = file.read(length)
+        if len(piece_bytes) < length:
+            raise _cut_off(
+                path, f"after {begin + len(piece_bytes):,} bytes, in piece {place} of {len(statement.pieces)}"
+            )
+        if hashlib.sha256(piece_bytes).digest() != digest:
             raise GateFailed(
                 "BUNDLE_INVALID",
                 f"was altered in piece {place}, bytes {begin:,} to {begin + length:,} of the file",
                 hint="nothing of it was taken in; have the file copied again from where it was made",
             )
         if statement.sealed and encryption is not None:
-            stored = encryption.open(stored, direction=statement.direction, number=statement.number, place=place)
-        yield stored
+            piece_bytes = encryption.open(
+                piece_bytes, direction=statement.direction, number=statement.number, place=place
+            )
+        yield piece_bytes
     if len(statement.pieces) * PIECE_BYTES < statement.size:
         raise GateFailed("BUNDLE_INVALID", "the statement lists fewer pieces than its size has")
     if file.read(1):
@@ -561,7 +569,7 @@ class _Content:
         self._held = bytearray()
 
     def exactly(self, size: int, *, or_end: bool = False) -> bytes | None:
-        """The next `size` bytes; None at the end, where that is allowed."""
+        """Return the next `size` bytes; None at the end, where that is allowed."""
         if size > ENTRY_LIMIT:
             raise GateFailed("BUNDLE_INVALID", f"an entry of {size} bytes, expected at most {ENTRY_LIMIT}")
         while len(self._held) < size:
@@ -571,9 +579,9 @@ class _Content:
                     return None
                 raise GateFailed("BUNDLE_INVALID", "its content ends within an entry")
             self._held += piece
-        taken = bytes(self._held[:size])
+        data = bytes(self._held[:size])
         del self._held[:size]
-        return taken
+        return data
 
     def copy(self, size: int, out: BinaryIO) -> None:
         """Write the next `size` bytes to a file."""
@@ -606,7 +614,7 @@ class VerifiedBundle:
 
     @property
     def reference(self) -> Reference:
-        """Number and SHA-256."""
+        """The number and SHA-256 of the bundle."""
         return Reference(number=self.statement.number, sha256=self.sha256)
 
 
@@ -638,14 +646,14 @@ def verify_bundle(
             VERSION_UNSUPPORTED.
     """
     statement, signed = read_statement(path)
-    for what, got, expected, hint in (
+    for what, actual, target, hint in (
         ("federation", statement.federation, federation, "name a bundle of this federation"),
         ("direction", statement.direction, direction, "what this side exported is imported at the other"),
         ("party", statement.party, statement.party if party is None else party, "it belongs at that party's site"),
     ):
-        if got != expected:
+        if actual != target:
             raise GateFailed(
-                "BUNDLE_INVALID", f"{path.name}: {what} is '{printable(got)}', expected '{expected}'", hint=hint
+                "BUNDLE_INVALID", f"{path.name}: {what} is '{printable(actual)}', expected '{target}'", hint=hint
             )
     to_miner = direction == "to-miner"
     maker = verify_signed(

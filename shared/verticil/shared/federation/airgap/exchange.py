@@ -80,19 +80,19 @@ class Journal:
             pieces=(),
         )
 
-    def with_made(self, reference: Reference, told: tuple[tuple[str, bytes], ...] = ()) -> Journal:
+    def with_made(self, reference: Reference, reports: tuple[tuple[str, bytes], ...] = ()) -> Journal:
         """After another bundle was made."""
-        return replace(self, made=(*self.made, reference), told={**self.told, str(reference.number): told})
+        return replace(self, made=(*self.made, reference), told={**self.told, str(reference.number): reports})
 
-    def with_taken(self, reference: Reference, refused: tuple[bytes, ...] = ()) -> Journal:
+    def with_taken(self, reference: Reference, refusals: tuple[bytes, ...] = ()) -> Journal:
         """After another bundle was taken in."""
-        return replace(self, taken=(*self.taken, reference), refused=refused)
+        return replace(self, taken=(*self.taken, reference), refused=refusals)
 
 
 def check_arrival(
     journal: Journal, statement: Statement, sha256: bytes, *, accept_older: bool = False
 ) -> Journal | None:
-    """Whether a bundle is the next, by the rules above.
+    """Return whether a bundle is the next, by the rules above.
 
     Args:
         journal: of this side.
@@ -131,7 +131,7 @@ def check_arrival(
 
 
 def load_journal(folder: Path) -> Journal:
-    """The journal in `folder`; an empty one when there is none.
+    """Return the journal in `folder`; an empty one when there is none.
 
     Raises:
         DataFault: STATE_CORRUPT.
@@ -146,7 +146,7 @@ def load_journal(folder: Path) -> Journal:
 
 
 def last_crossing(folder: Path) -> tuple[dt.datetime | None, Journal]:
-    """When a bundle was last made or taken in (UTC; None: never), and the journal.
+    """Return when a bundle was last made or taken in (UTC; None: never), and the journal.
 
     Raises:
         DataFault: STATE_CORRUPT.

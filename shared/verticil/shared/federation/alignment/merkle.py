@@ -28,7 +28,7 @@ NODE_BYTES: Final = 32
 
 
 def fold(nodes: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The next level of the tree.
+    """Compute the next level of the tree.
 
     >>> [len(fold([b"x" * 32] * n)) for n in (1, 2, 3, 4)]
     [1, 1, 2, 2]
@@ -40,7 +40,7 @@ def fold(nodes: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def level_of(n_records: int) -> int:
-    """The level that is sent for so many rows; 0 are the leaves.
+    """Return the level that is sent for so many rows; 0 are the leaves.
 
     >>> level_of(1), level_of(4096 * 1024), level_of(4096 * 1024 + 1)
     (0, 0, 1)
@@ -73,13 +73,13 @@ class Tree:
     def __post_init__(self) -> None:
         if not 1 <= self.n_records <= 2**40:
             raise ValueError(f"{self.n_records} rows, expected 1 to 2^40")
-        expected = _count(self.n_records, level_of(self.n_records))
-        if len(self.nodes) != expected or any(len(node) != NODE_BYTES for node in self.nodes):
-            raise ValueError(f"{len(self.nodes)} nodes, expected {expected} of {NODE_BYTES} bytes")
+        n_nodes = _count(self.n_records, level_of(self.n_records))
+        if len(self.nodes) != n_nodes or any(len(node) != NODE_BYTES for node in self.nodes):
+            raise ValueError(f"{len(self.nodes)} nodes, expected {n_nodes} of {NODE_BYTES} bytes")
 
     @classmethod
     def of_leaves(cls, n_records: int, leaves: Sequence[bytes]) -> Tree:
-        """The tree over one leaf for each block of rows."""
+        """Build the tree over one leaf for each block of rows."""
         nodes = tuple(leaves)
         for _ in range(level_of(n_records)):
             nodes = fold(nodes)
@@ -94,7 +94,7 @@ class Tree:
         return hashlib.sha256(b"\x02verticil/order/v1" + self.n_records.to_bytes(8, "big") + nodes[0]).digest()
 
     def at_level(self, level: int) -> tuple[bytes, ...]:
-        """The nodes of a level that is not below the one that was sent."""
+        """Return the nodes of a level that is not below the one that was sent."""
         nodes = self.nodes
         for _ in range(level - level_of(self.n_records)):
             nodes = fold(nodes)
@@ -125,7 +125,7 @@ class Difference:
 
 
 def first_difference(trees: Mapping[str, Tree]) -> Difference | None:
-    """The first block in which not all parties' rows are the same; None when all trees are equal.
+    """Return the first block in which not all parties' rows are the same; None when all trees are equal.
 
     Args:
         trees: party -> what it sent.
@@ -155,7 +155,7 @@ def first_difference(trees: Mapping[str, Tree]) -> Difference | None:
 
 
 def common_tree(study_id: str, trees: Mapping[str, Tree]) -> Tree:
-    """The tree that all parties have.
+    """Return the tree that all parties have.
 
     Args:
         study_id: for messages.

@@ -25,7 +25,7 @@ from verticil.wire.v1 import common_pb2
 
 
 def sender(parties: Sequence[str], owner: int, hop: int) -> str:
-    """Who blinds the list of `owner` as its `hop`-th station, and puts it at the miner.
+    """Return who blinds the list of `owner` as its `hop`-th station, and puts it at the miner.
 
     >>> [sender(("a", "b", "c"), 1, hop) for hop in range(3)], receiver(("a", "b", "c"), 1, 2)
     (['b', 'c', 'a'], 'b')
@@ -34,12 +34,12 @@ def sender(parties: Sequence[str], owner: int, hop: int) -> str:
 
 
 def receiver(parties: Sequence[str], owner: int, hop: int) -> str:
-    """Who may have it then: the next station, and after the last one the owner."""
+    """Return who may have it then: the next station, and after the last one the owner."""
     return sender(parties, owner, hop + 1)
 
 
 def common_body(*, mode: str, study: bytes, party: str, n_common: int, common_sha256: bytes) -> bytes:
-    """A party's statement that it takes this for the common list.
+    """Return the body with which a party states that it takes this for the common list.
 
     Args:
         mode: of linkage.
@@ -90,7 +90,7 @@ def parse_common(body: bytes) -> Common:
 
 
 def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, sha256: bytes) -> bytes:
-    """A party's statement that this is what it made of the list of `owner` at this hop.
+    """Return the body with which a party states what it made of the list of `owner` at this hop.
 
     Args:
         study: SHA-256 of the proposal.
@@ -116,12 +116,12 @@ def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, s
     )
 
 
-def _body(said: dict[str, str | int]) -> bytes:
+def _body(fields: dict[str, str | int]) -> bytes:
     try:
-        return rfc8785.dumps(said)
+        return rfc8785.dumps(fields)
     except rfc8785.IntegerDomainError:  # the checking side has the number from the other one
         raise PeerFault(
-            "MESSAGE_INVALID", f"{said['form']}: a number above 2**53 - 1, expected the size of a list"
+            "MESSAGE_INVALID", f"{fields['form']}: a number above 2**53 - 1, expected the size of a list"
         ) from None
 
 
@@ -133,15 +133,15 @@ def check_statement(
     party: str,
     at: datetime,
     what: str,
-    revoked: Mapping[int, datetime] | None = None,
+    deny_list: Mapping[int, datetime] | None = None,
 ) -> None:
-    """Check that `party` signed exactly `body`, with a certificate that is not in `revoked`.
+    """Check that `party` signed exactly `body`, with a certificate that is not in `deny_list`.
 
     Raises:
         PeerFault: MESSAGE_INVALID, naming the party.
     """
     try:
-        verify_signed(signed, authority, role=Role.PARTY, name=party, at=at, revoked=revoked)
+        verify_signed(signed, authority, role=Role.PARTY, name=party, at=at, deny_list=deny_list)
     except VerticilError as error:
         raise PeerFault("MESSAGE_INVALID", f"{what}: not signed by party '{party}' ({error.code})") from None
     if signed.body != body:
@@ -158,17 +158,17 @@ def check_common(
     common_sha256: bytes,
     authority: bytes,
     at: datetime,
-    revoked: Mapping[int, datetime] | None = None,
+    deny_list: Mapping[int, datetime] | None = None,
 ) -> None:
-    """Check that every party has signed this common list, with a certificate that is not in `revoked`.
+    """Check that every party has signed this common list, with a certificate that is not in `deny_list`.
 
     Raises:
         PeerFault: ALIGNMENT_MISMATCH, naming the first party whose statement is missing or is about another list.
     """
-    told = list(statements)
+    signed_statements = list(statements)
     for party in parties:
         body = common_body(mode=mode, study=study, party=party, n_common=n_common, common_sha256=common_sha256)
-        signed = next((item for item in told if item.body == body), None)
+        signed = next((item for item in signed_statements if item.body == body), None)
         if signed is None:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
@@ -176,7 +176,9 @@ def check_common(
                 hint="nothing was randomized; the miner tells the parties different lists, or that party has another one",
             )
         try:
-            check_statement(signed, body, authority=authority, party=party, at=at, what="common list", revoked=revoked)
+            check_statement(
+                signed, body, authority=authority, party=party, at=at, what="common list", deny_list=deny_list
+            )
         except PeerFault as error:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH", f"alignment: {error.message}", hint="nothing was randomized"

@@ -162,7 +162,7 @@ def issue(
     hosts: Sequence[str] = (),
     days: int = 90,
     at: dt.datetime | None = None,
-    drawn: Callable[[str], bytes] | None = None,
+    key_bytes: Callable[[str], bytes] | None = None,
 ) -> IssuedFiles:
     """Make a node's keys and certificates in `out`, all on this machine: for trials.
 
@@ -175,7 +175,7 @@ def issue(
             party that serves its peers needs one).
         days: how long they are valid, at most as long as the authority is.
         at: the time that counts as now.
-        drawn: in a trial, the 32 bytes that the key with this suffix (``sign``, ``seal``) is; None: random.
+        key_bytes: in a trial, the 32 bytes that the key with this suffix (``sign``, ``seal``) is; None: random.
 
     Raises:
         Misuse: FILE_EXISTS; FILE_MISSING without an authority; CONFIG_INVALID for a bad name, lifetime or host, or a miner
@@ -189,19 +189,23 @@ def issue(
     except ValueError as error:
         raise Misuse("CONFIG_INVALID", str(error)) from None
     tls_key = ec.generate_private_key(ec.SECP256R1())
-    signing_key = ed25519.Ed25519PrivateKey.from_private_bytes(token_bytes(32) if drawn is None else drawn("sign"))
-    issued = certify(issuer, identity, tls_key.public_key(), signing_key.public_key(), hosts=hosts, days=days, at=at)
+    signing_key = ed25519.Ed25519PrivateKey.from_private_bytes(
+        token_bytes(32) if key_bytes is None else key_bytes("sign")
+    )
+    certificate = certify(
+        issuer, identity, tls_key.public_key(), signing_key.public_key(), hosts=hosts, days=days, at=at
+    )
     files = IssuedFiles(
         certificate=out / f"{name}.crt",
         key=out / f"{name}.key",
         signing_key=out / f"{name}.sign",
         sealing_key=out / f"{name}.seal" if role is Role.PARTY else None,
-        not_after=issued[0].not_valid_after_utc,
+        not_after=certificate[0].not_valid_after_utc,
     )
     sealing = (
         {}
         if files.sealing_key is None
-        else {files.sealing_key: (new_sealing_pem(None if drawn is None else drawn("seal")), 0o600)}
+        else {files.sealing_key: (new_sealing_pem(None if key_bytes is None else key_bytes("seal")), 0o600)}
     )
     _refuse_existing((files.key, files.signing_key, files.certificate, *sealing))
     out.mkdir(parents=True, exist_ok=True)
@@ -210,8 +214,8 @@ def issue(
             files.key: (private_pem(tls_key), 0o600),
             files.signing_key: (private_pem(signing_key), 0o600),
             **sealing,
-            files.certificate: (chain_pem(issued), 0o644),
-            **record(issuer, issued),
+            files.certificate: (chain_pem(certificate), 0o644),
+            **record(issuer, certificate),
         },
         exists_hint=_NEVER,
     )
@@ -286,7 +290,7 @@ def certify(
 
 
 def subject_of(identity: Identity) -> x509.Name:
-    """The subject name of an identity's certificates: for people; nothing is decided by it."""
+    """Return the subject name of an identity's certificates: for people; nothing is decided by it."""
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, identity.federation),
@@ -296,13 +300,13 @@ def subject_of(identity: Identity) -> x509.Name:
     )
 
 
-def record(authority: Authority, issued: Sequence[x509.Certificate]) -> dict[Path, tuple[bytes, int]]:
-    """The file by which the authority remembers what it issued, for `create_files` together with what else is written."""
+def record(authority: Authority, certificates: Sequence[x509.Certificate]) -> dict[Path, tuple[bytes, int]]:
+    """Return the file by which the authority remembers what it issued, for `create_files` together with other files."""
     folder = authority.directory / ISSUED
     folder.mkdir(parents=True, exist_ok=True)
-    identity = identity_of(issued[0])
-    path = folder / f"{identity.role}-{identity.name}-{issued[0].serial_number:x}.crt"
-    return {path: (chain_pem(issued), 0o644)}
+    identity = identity_of(certificates[0])
+    path = folder / f"{identity.role}-{identity.name}-{certificates[0].serial_number:x}.crt"
+    return {path: (chain_pem(certificates), 0o644)}
 
 
 def chain_pem(certificates: Sequence[x509.Certificate]) -> bytes:
@@ -357,7 +361,7 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
 
 
 def host_name(text: str) -> x509.GeneralName:
-    """A host as an alternative name of a certificate.
+    """Return a host as an alternative name of a certificate.
 
     Raises:
         Misuse: CONFIG_INVALID, neither a DNS name nor an IP address.
@@ -382,14 +386,16 @@ def host_name(text: str) -> x509.GeneralName:
 def private_pem(
     key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | x25519.X25519PrivateKey,
 ) -> bytes:
-    """A private key as it stands in its file."""
+    """Return a private key as it stands in its file."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def new_sealing_pem(drawn: bytes | None = None) -> bytes:
-    """A new sealing key (`verticil.shared.federation.transport.sealing`) as it stands in its file; in a trial these 32 bytes."""
+def new_sealing_pem(key_bytes: bytes | None = None) -> bytes:
+    """Make a new sealing key (`verticil.shared.federation.transport.sealing`) as it stands in its file; in a trial of
+    these 32 bytes.
+    """
     key = x25519.X25519PrivateKey
-    return private_pem(key.generate() if drawn is None else key.from_private_bytes(drawn))
+    return private_pem(key.generate() if key_bytes is None else key.from_private_bytes(key_bytes))
 
 
 def _refuse_existing(paths: Sequence[Path]) -> None:

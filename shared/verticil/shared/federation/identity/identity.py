@@ -84,7 +84,7 @@ class Identity:
 
 
 def peer_host(identity: Identity) -> str:
-    """The DNS name that stands for an identity in a server's certificate: 160 bits of SHA-256 of its URI.
+    """Return the DNS name that stands for an identity in a server's certificate: 160 bits of SHA-256 of its URI.
 
     >>> peer_host(Identity.parse("verticil://adult-demo/party/employer"))
     '9a9e5c11de4b67460257c7cf43938661ee0d0b3e.verticil'

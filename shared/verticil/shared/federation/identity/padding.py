@@ -1,6 +1,6 @@
 """Signed documents whose size on the way says nothing of the numbers in them.
 
-A number in canonical JSON takes 1 to 24 letters, by its value. `padded` fills a document up to the size that it would have with
+A number in canonical JSON takes 1 to 24 letters, by its value. `pad` fills a document up to the size that it would have with
 the widest numbers, in a field beside the document that no reader looks at: body, signature and every digest of the document stay
 as they are. So the size depends on which numbers there are, which the study says, and not on what they are. Absent numbers and
 truth values count as numbers, and so do numbers in a document that stands in another one as a text. Other texts are not filled
@@ -28,18 +28,18 @@ class _Number(str):
     __slots__ = ()
 
 
-def padded(signed: common_pb2.Signed, *, limit_bytes: int) -> common_pb2.Signed:
-    """The same signed document with its padding.
+def pad(signed: common_pb2.Signed, *, limit_bytes: int) -> common_pb2.Signed:
+    """Return the same signed document with its padding.
 
     Args:
         signed: its body is JSON; one that is not is left as long as it is.
         limit_bytes: of a body; a document that would be larger is filled up to this.
     """
-    lacking = _lacking(_parsed(signed.body))
+    lacking = _lacking(_parse_number(signed.body))
     whole = max(len(signed.body), min(len(signed.body) + lacking, limit_bytes)) + _SLACK
-    left = whole - len(signed.body) - _length_of(len(signed.body))
+    n_left = whole - len(signed.body) - _length_of(len(signed.body))
     return common_pb2.Signed(
-        body=signed.body, signature=signed.signature, certificate=signed.certificate, padding=_fields_of(left)
+        body=signed.body, signature=signed.signature, certificate=signed.certificate, padding=_fields_of(n_left)
     )
 
 
@@ -67,10 +67,10 @@ def _lacking(value: object) -> int:
         return WIDEST - len(value)
     if value is None or isinstance(value, bool):
         return WIDEST - len(json.dumps(value))
-    return _lacking(_parsed(value)) if isinstance(value, str) and value.startswith("{") else 0
+    return _lacking(_parse_number(value)) if isinstance(value, str) and value.startswith("{") else 0
 
 
-def _parsed(text: str | bytes) -> object:
+def _parse_number(text: str | bytes) -> object:
     """Value of a JSON text, with the letters of its numbers; of another text nothing."""
     try:
         return json.loads(text, parse_int=_Number, parse_float=_Number)

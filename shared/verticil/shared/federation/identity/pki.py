@@ -49,7 +49,7 @@ _KEY_BYTES: Final = 65_536
 
 
 def utc_now() -> dt.datetime:
-    """The clock that is used where none is injected."""
+    """Return the time of the clock that is used where none is injected."""
     return dt.datetime.now(dt.UTC)
 
 
@@ -59,7 +59,7 @@ def certificate_sha256(certificate: x509.Certificate) -> str:
 
 
 def is_demo_authority(authority: x509.Certificate) -> bool:
-    """Whether this authority certificate carries the demo marker and lives for at most 24 hours."""
+    """Return whether this authority certificate carries the demo marker and lives for at most 24 hours."""
     try:
         authority.extensions.get_extension_for_oid(DEMO_MARKER)
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
@@ -68,7 +68,7 @@ def is_demo_authority(authority: x509.Certificate) -> bool:
 
 
 def identity_of(certificate: x509.Certificate) -> Identity:
-    """The identity in a certificate's subject alternative names.
+    """Return the identity in a certificate's subject alternative names.
 
     Raises:
         PeerFault: IDENTITY_REFUSED unless there is exactly one URI and it is a verticil identity.
@@ -152,7 +152,7 @@ def check_serves(credentials: Credentials) -> None:
 
 
 def read_certificates(path: Path) -> tuple[x509.Certificate, ...]:
-    """The certificates of a PEM file, in order; at least one.
+    """Return the certificates of a PEM file, in order; at least one.
 
     Raises:
         Misuse: FILE_MISSING.
@@ -169,7 +169,7 @@ def read_certificates(path: Path) -> tuple[x509.Certificate, ...]:
 
 
 def read_private_file(path: Path, *, what: str) -> bytes:
-    """The bytes of a private key's file.
+    """Return the bytes of a private key's file.
 
     Raises:
         DataFault: SECRET_MISSING when it cannot be read.
@@ -210,7 +210,7 @@ def exposed_file(path: Path, mode: int, *, what: str) -> Misuse:
 
 
 def load_private_key(path: Path, *, what: str) -> PrivateKeyTypes:
-    """A private key from its file.
+    """Load a private key from its file.
 
     Raises:
         DataFault: SECRET_MISSING when it cannot be read.
@@ -225,17 +225,17 @@ def load_private_key(path: Path, *, what: str) -> PrivateKeyTypes:
 
 
 def load_authority_certificate(federation: Federation) -> x509.Certificate:
-    """The certificate of the federation's authority, checked against ``ca_sha256``.
+    """Load the certificate of the federation's authority, checked against ``ca_sha256``.
 
     Raises:
         Misuse: FILE_MISSING.
         PeerFault: CERTIFICATE_INVALID when the file is another certificate than federation.toml says.
     """
     authority = read_certificates(federation.ca_certificate)[0]
-    if (got := certificate_sha256(authority)) != federation.ca_sha256:
+    if (sha256 := certificate_sha256(authority)) != federation.ca_sha256:
         raise PeerFault(
             "CERTIFICATE_INVALID",
-            f"{federation.ca_certificate}: SHA-256 is {got}, expected {federation.ca_sha256} (ca_sha256)",
+            f"{federation.ca_certificate}: SHA-256 is {sha256}, expected {federation.ca_sha256} (ca_sha256)",
             hint="ask the coordinator for federation.toml and ca.crt again and compare the fingerprint by telephone",
         )
     return authority
@@ -274,7 +274,7 @@ class CredentialSource(Protocol):
     """Where servers and connections get the credentials for their next handshake."""
 
     def current(self) -> Credentials:
-        """As they are now. Fast, and from any thread."""
+        """Return the credentials as they are now. Fast, and from any thread."""
         ...
 
 
@@ -311,15 +311,15 @@ def load_credentials(
     check_issued(leaf, authority, what=str(certificate))
     check_validity(leaf, at=moment, what=str(certificate))
     identity = identity_of(leaf)
-    for what, got, expected in (
+    for what, actual, target in (
         ("federation", identity.federation, federation.name),
         ("role", identity.role, role),
         ("name", identity.name, name),
     ):
-        if expected is not None and got != expected:
+        if target is not None and actual != target:
             raise PeerFault(
                 "IDENTITY_REFUSED",
-                f"{certificate}: {what} is '{got}', expected '{expected}'",
+                f"{certificate}: {what} is '{actual}', expected '{target}'",
                 hint="use the certificate that was issued to this node",
             )
     key, key_pem = _private_key_of(leaf, key, certificate=certificate)
@@ -336,7 +336,7 @@ def load_credentials(
 
 
 def key_files(key: Path) -> tuple[Path, ...]:
-    """Where the private key of a certificate may lie: `key`, and while a renewal is being installed beside it.
+    """Return where a certificate's private key may lie: `key`, and beside it while a renewal is being installed.
 
     >>> [str(path) for path in key_files(Path("pki/clinic.key"))]
     ['pki/clinic.key', 'pki/clinic.next.key']

@@ -80,9 +80,9 @@ class SigningKey:
             key = load_private_key(place, what="signing key")
             for candidate in candidates:
                 if isinstance(key, Ed25519PrivateKey) and candidate.public_key() == key.public_key():
-                    loaded = cls(key, candidate)
-                    loaded._files, loaded._paths = files, (path, certificate)
-                    return loaded
+                    signing_key = cls(key, candidate)
+                    signing_key._files, signing_key._paths = files, (path, certificate)
+                    return signing_key
         raise PeerFault("CERTIFICATE_INVALID", f"{path}: not the Ed25519 key of a signing certificate in {certificate}")
 
     def sign(self, body: bytes) -> common_pb2.Signed:
@@ -109,7 +109,7 @@ def verify_signed(
     role: Role,
     name: str | None = None,
     at: dt.datetime | None = None,
-    revoked: Mapping[int, dt.datetime] | None = None,
+    deny_list: Mapping[int, dt.datetime] | None = None,
 ) -> Identity:
     """Check who signed a statement.
 
@@ -119,7 +119,7 @@ def verify_signed(
         role: the role that the signer must have.
         name: whose statement it must be; anybody's of that role when absent.
         at: when the certificates must have been valid; not checked when absent (a release outlives its signer's certificate).
-        revoked: the deny-list, serial number -> since when. A certificate that was on it at `at` is refused; without `at` one
+        deny_list: the deny-list, serial number -> since when. A certificate that was on it at `at` is refused; without `at` one
             that is on it at all, because nothing then shows that the statement is older.
 
     Returns:
@@ -140,14 +140,14 @@ def verify_signed(
         check_validity(certificate, at=at, what="signer's certificate")
     identity = identity_of(certificate)
     federation = str(issuer.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
-    for what, got, expected in (
+    for what, actual, target in (
         ("federation", identity.federation, federation),
         ("role", identity.role, role),
         ("name", identity.name, name),
     ):
-        if expected is not None and got != expected:
-            raise PeerFault("IDENTITY_REFUSED", f"signer's certificate: {what} is '{got}', expected '{expected}'")
-    since = None if revoked is None else revoked.get(certificate.serial_number)
+        if target is not None and actual != target:
+            raise PeerFault("IDENTITY_REFUSED", f"signer's certificate: {what} is '{actual}', expected '{target}'")
+    since = None if deny_list is None else deny_list.get(certificate.serial_number)
     if since is not None and (at is None or since <= at):
         raise PeerFault(
             "CERTIFICATE_REVOKED",
@@ -167,12 +167,12 @@ def serial_of(signed: common_pb2.Signed) -> int:
     return _certificate(signed.certificate, "signer's certificate").serial_number
 
 
-def _certificate(encoded: bytes, what: str) -> x509.Certificate:
-    if len(encoded) <= _CERTIFICATE_LIMIT:
+def _certificate(data: bytes, what: str) -> x509.Certificate:
+    if len(data) <= _CERTIFICATE_LIMIT:
         try:
-            if encoded.lstrip().startswith(b"-----BEGIN"):
-                return x509.load_pem_x509_certificate(encoded)
-            return x509.load_der_x509_certificate(encoded)
+            if data.lstrip().startswith(b"-----BEGIN"):
+                return x509.load_pem_x509_certificate(data)
+            return x509.load_der_x509_certificate(data)
         except UNREADABLE:
             pass
     raise PeerFault("CERTIFICATE_INVALID", f"{what}: expected an X.509 certificate")
@@ -186,7 +186,7 @@ def _may_sign(certificate: x509.Certificate) -> bool:
 
 
 def public_key_text(public: bytes) -> str:
-    """A public key as a configuration names it.
+    """Write a public key as a configuration names it.
 
     >>> public_key_text(bytes(32))
     'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='
@@ -195,7 +195,7 @@ def public_key_text(public: bytes) -> str:
 
 
 def public_key_from(text: str) -> bytes | None:
-    """The public key in `text`; None when it is none.
+    """Read the public key in `text`; None when it is none.
 
     >>> public_key_from(public_key_text(bytes(32))) == bytes(32), public_key_from("AAAA")
     (True, None)

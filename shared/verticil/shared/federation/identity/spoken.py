@@ -28,32 +28,34 @@ def proquint(number: int) -> str:
     return "".join(of[number >> shift & mask] for shift, mask, of in letters)
 
 
-def spoken(name: str, public: bytes) -> str:
-    """The words of a public key.
+def key_words(name: str, public: bytes) -> str:
+    """Return the words of a public key.
 
     Args:
         name: of whoever has the key.
         public: the key, raw.
 
-    >>> spoken("insurer", bytes(32))
+    >>> key_words("insurer", bytes(32))
     'mavig-banod-bilah-gasal-miraj-nohag-tukun-damok'
     """
-    named = name.encode("utf-8")
-    digest = hashlib.sha256(_PURPOSE + len(named).to_bytes(8, "big") + named + public).digest()
+    name_bytes = name.encode("utf-8")
+    digest = hashlib.sha256(_PURPOSE + len(name_bytes).to_bytes(8, "big") + name_bytes + public).digest()
     return "-".join(proquint(int.from_bytes(digest[i : i + 2], "big")) for i in range(0, 2 * _WORDS, 2))
 
 
 def says(text: str, name: str, public: bytes) -> bool:
-    """Whether somebody's words, or the 64 hexadecimal digits of a key, are those of this key.
+    """Return whether somebody's words, or the 64 hexadecimal digits of a key, are those of this key.
 
     Args:
         text: as it was heard or written; blanks, hyphens and capitals do not matter.
-        name, public: as for `spoken`.
+        name, public: as for `key_words`.
 
-    >>> says(spoken("insurer", bytes(32)).upper().replace("-", " "), "insurer", bytes(32)), says("00" * 32, "insurer", bytes(32))
-    (True, True)
-    >>> says(spoken("insurer", bytes(32)), "clinic", bytes(32)), says("", "insurer", bytes(32))
+    >>> says(key_words("insurer", bytes(32)).upper().replace("-", " "), "insurer", bytes(32))
+    True
+    >>> says("00" * 32, "insurer", bytes(32))
+    True
+    >>> says(key_words("insurer", bytes(32)), "clinic", bytes(32)), says("", "insurer", bytes(32))
     (False, False)
     """
     plain = "".join(letter for letter in text.lower() if letter.isalnum())
-    return plain in {spoken(name, public).replace("-", ""), public.hex()}
+    return plain in {key_words(name, public).replace("-", ""), public.hex()}

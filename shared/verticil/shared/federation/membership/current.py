@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 def expiry_warning(not_after: dt.datetime, at: dt.datetime) -> int | None:
-    """The warning that is due: 30, 7 or 1 (days), 0 when it has expired; None while there is time.
+    """Return the warning that is due: 30, 7 or 1 (days), 0 when it has expired; None while there is time.
 
     >>> end = dt.datetime(2027, 1, 31)
     >>> [expiry_warning(end, end - dt.timedelta(days=d)) for d in (31, 30, 7.5, 7, 1, 0)]
@@ -49,7 +49,7 @@ def expiry_warning(not_after: dt.datetime, at: dt.datetime) -> int | None:
 
 
 def expiry_words(not_after: dt.datetime, at: dt.datetime) -> str:
-    """How long a certificate is still valid, for people.
+    """Describe how long a certificate is still valid, for people.
 
     >>> end = dt.datetime(2027, 1, 31)
     >>> expiry_words(end, dt.datetime(2027, 1, 1, 12)), expiry_words(end, dt.datetime(2027, 1, 30, 12))
@@ -79,7 +79,7 @@ class CertificateState:
 
 
 def certificate_state(certificate: Path, at: dt.datetime) -> CertificateState | None:
-    """How a node's certificate is; None when there is none that can be read.
+    """Return the state of a node's certificate; None when there is none that can be read.
 
     Args:
         certificate: the node's certificate file.
@@ -124,7 +124,7 @@ class FollowedCredentials:
         self._warned: int | None = None
 
     def current(self) -> Credentials:
-        """As the files have them now."""
+        """Return the credentials as the files have them now."""
         if self._files.changed():
             with self._lock:
                 self._read()

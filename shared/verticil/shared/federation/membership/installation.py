@@ -69,7 +69,7 @@ class Installed:
 
 
 def read_fingerprint(text: str) -> str:
-    """A SHA-256 as people write it, as 64 lower-case hexadecimal digits.
+    """Parse a SHA-256 as people write it, as 64 lower-case hexadecimal digits.
 
     >>> read_fingerprint("AB:cd " + "00" * 30)[:8]
     'abcd0000'
@@ -102,7 +102,7 @@ def install(
             federation's.
     """
     now = utc_now() if at is None else at
-    tls, signing, authority = _verified(answer, read_fingerprint(fingerprint), federation, now)
+    tls, signing, authority = _verify_reply(answer, read_fingerprint(fingerprint), federation, now)
     identity = identity_of(tls)
     target = directory / f"{identity.name}.crt"
     tls_key = _key_of(tls, target.with_suffix(".key"), what="private key")
@@ -129,7 +129,7 @@ def install(
     )
 
 
-def _verified(
+def _verify_reply(
     answer: Path, fingerprint: str, federation: Federation, now: dt.datetime
 ) -> tuple[x509.Certificate, x509.Certificate, x509.Certificate]:
     certificates = read_certificates(answer)
@@ -140,11 +140,11 @@ def _verified(
             hint="use the file that verticil pki sign made",
         )
     tls, signing, authority = certificates
-    for expected, whence in ((fingerprint, "--fingerprint"), (federation.ca_sha256, "ca_sha256 in federation.toml")):
-        if (got := certificate_sha256(authority)) != expected:
+    for target, whence in ((fingerprint, "--fingerprint"), (federation.ca_sha256, "ca_sha256 in federation.toml")):
+        if (sha256 := certificate_sha256(authority)) != target:
             raise PeerFault(
                 "CERTIFICATE_INVALID",
-                f"{answer}: the authority's SHA-256 is {got}, expected {expected} ({whence})",
+                f"{answer}: the authority's SHA-256 is {sha256}, expected {target} ({whence})",
                 hint="do not install it; ask the coordinator, by telephone, for the fingerprint that verticil pki init showed",
             )
     check_validity(authority, at=now, what=f"{answer}: authority")
@@ -163,7 +163,7 @@ def _verified(
 
 
 def _key_of(certificate: x509.Certificate, path: Path, *, what: str) -> Path:
-    """Where the private key of a certificate lies."""
+    """Return where the private key of a certificate lies."""
     for place in key_files(path):
         if place.exists():
             key = load_private_key(place, what=what)
@@ -191,12 +191,12 @@ def set_aside(key: Path, *, at: dt.datetime | None = None) -> Path:
     """Give a key that is used no more a name with the day, ``NAME.retired-2026-11-21.key``; never that of another file."""
     name = key.name.removesuffix(key.suffix).removesuffix(".next")
     day = f"{utc_now() if at is None else at:%Y-%m-%d}"
-    retired, number = key.with_name(f"{name}.retired-{day}{key.suffix}"), 1
-    while retired.exists():
+    old_key, number = key.with_name(f"{name}.retired-{day}{key.suffix}"), 1
+    while old_key.exists():
         number += 1
-        retired = key.with_name(f"{name}.retired-{day}-{number}{key.suffix}")
-    rename(key, retired)
-    return retired
+        old_key = key.with_name(f"{name}.retired-{day}-{number}{key.suffix}")
+    rename(key, old_key)
+    return old_key
 
 
 def make_sealing_key(path: Path, *, new: bool = False) -> tuple[Path, bool]:
@@ -231,7 +231,7 @@ def make_sealing_key(path: Path, *, new: bool = False) -> tuple[Path, bool]:
 
 
 def public_sealing_key(path: Path) -> str:
-    """The public half, as it stands in federation.toml.
+    """Return the public half, as it stands in federation.toml.
 
     Raises:
         DataFault: SECRET_MISSING.

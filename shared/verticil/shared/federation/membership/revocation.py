@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 
 
 def make_list(
-    authority: Authority, revoked: Mapping[int, dt.datetime], *, number: int, at: dt.datetime
+    authority: Authority, since_by_serial: Mapping[int, dt.datetime], *, number: int, at: dt.datetime
 ) -> x509.CertificateRevocationList:
     """Sign a list.
 
     Args:
         authority: whose list.
-        revoked: serial number -> since when.
+        since_by_serial: serial number -> since when.
         number: higher than that of every list before.
         at: now.
     """
@@ -52,42 +52,42 @@ def make_list(
         .next_update(max(authority.certificate.not_valid_after_utc, at + dt.timedelta(days=1)))
         .add_extension(x509.CRLNumber(number), critical=False)
     )
-    for serial, since in sorted(revoked.items()):
+    for serial, since in sorted(since_by_serial.items()):
         entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since).build()
         builder = builder.add_revoked_certificate(entry)
     return builder.sign(authority.key, hashes.SHA256())
 
 
-def parse_list(encoded: bytes, authority: x509.Certificate, *, what: str) -> x509.CertificateRevocationList:
+def parse_list(data: bytes, authority: x509.Certificate, *, what: str) -> x509.CertificateRevocationList:
     """Read a list, PEM or DER, and verify that the authority signed it.
 
     Raises:
         PeerFault: CERTIFICATE_INVALID.
     """
-    found = None
-    if len(encoded) <= _LIMIT_BYTES:
+    deny_list = None
+    if len(data) <= _LIMIT_BYTES:
         try:
-            is_pem = encoded.lstrip().startswith(b"-----BEGIN")
-            found = x509.load_pem_x509_crl(encoded) if is_pem else x509.load_der_x509_crl(encoded)
-            if found.is_signature_valid(authority.public_key()) and number_of(found) > 0:  # type: ignore[arg-type]
-                return found
+            is_pem = data.lstrip().startswith(b"-----BEGIN")
+            deny_list = x509.load_pem_x509_crl(data) if is_pem else x509.load_der_x509_crl(data)
+            if deny_list.is_signature_valid(authority.public_key()) and number_of(deny_list) > 0:  # type: ignore[arg-type]
+                return deny_list
         except (*UNREADABLE, x509.ExtensionNotFound, x509.DuplicateExtension):
-            found = None
+            deny_list = None
     raise PeerFault(
         "CERTIFICATE_INVALID",
-        f"{what}: {'not signed by' if found is not None else 'not a deny-list of'} the federation's authority",
+        f"{what}: {'not signed by' if deny_list is not None else 'not a deny-list of'} the federation's authority",
         hint="ask the coordinator for revoked.crl again",
     )
 
 
-def number_of(found: x509.CertificateRevocationList) -> int:
-    """The list's number; a later list has a higher one."""
-    return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+def number_of(deny_list: x509.CertificateRevocationList) -> int:
+    """Return the list's number; a later list has a higher one."""
+    return deny_list.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
 
 
-def revoked_in(found: x509.CertificateRevocationList) -> dict[int, dt.datetime]:
+def revoked_in(deny_list: x509.CertificateRevocationList) -> dict[int, dt.datetime]:
     """Serial number -> since when, of a list."""
-    return {entry.serial_number: entry.revocation_date_utc for entry in found}
+    return {entry.serial_number: entry.revocation_date_utc for entry in deny_list}
 
 
 class DenyList:
@@ -101,7 +101,7 @@ class DenyList:
     Args:
         authority: certificate of the federation's authority, PEM.
         sources: files in which a list may stand.
-        kept: where the newest list is kept; one of the sources as well. None: in memory only.
+        path: where the newest list is kept; one of the sources as well. None: in memory only.
         every_seconds: the files are looked at no more often.
         monotonic: clock in seconds that never jumps.
     """
@@ -111,14 +111,14 @@ class DenyList:
         authority: bytes,
         sources: Sequence[Path],
         *,
-        kept: Path | None = None,
+        path: Path | None = None,
         every_seconds: float = EVERY_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._authority = x509.load_pem_x509_certificate(authority)
-        places: list[Path] = [*sources] if kept is None else [*sources, kept]
+        places: list[Path] = [*sources] if path is None else [*sources, path]
         self._sources = tuple(dict.fromkeys(places))
-        self._kept = kept
+        self._kept = path
         self._lock = threading.Lock()
         self._number, self._serials, self._encoded = 0, frozenset[int](), b""
         self._since: Mapping[int, dt.datetime] = {}
@@ -136,16 +136,16 @@ class DenyList:
         return self._since
 
     def number(self) -> int:
-        """The list's number; 0 without a list."""
+        """Return the list's number; 0 without a list."""
         self._look()
         return self._number
 
     def newer_than(self, number: int) -> bytes:
-        """The list for somebody who knows the one with that number: DER; empty when theirs is as new."""
+        """Return the list for somebody who knows the one with that number: DER; empty when theirs is as new."""
         self._look()
         return self._encoded if self._number > number else b""
 
-    def offer(self, encoded: bytes) -> bool:
+    def offer(self, data: bytes) -> bool:
         """Take a list that somebody tells, if it is newer and the authority's.
 
         Returns:
@@ -154,9 +154,9 @@ class DenyList:
         Raises:
             PeerFault: CERTIFICATE_INVALID, the authority did not sign it.
         """
-        found = parse_list(encoded, self._authority, what="deny-list that was told")
+        deny_list = parse_list(data, self._authority, what="deny-list that was told")
         with self._lock:
-            return self._take(found)
+            return self._take(deny_list)
 
     def _look(self) -> None:
         if self._files.changed():
@@ -166,31 +166,33 @@ class DenyList:
         with self._lock:
             for path in self._sources:
                 try:
-                    encoded = read_at_most(path, DENY_LIST_BYTES)
+                    data = read_at_most(path, DENY_LIST_BYTES)
                 except OSError:
                     continue
                 except TooLargeError as error:
                     _log.warning("%s: %s; the deny-list in use stays as it is", path, error)
                     continue
                 try:
-                    self._take(parse_list(encoded, self._authority, what=str(path)))
+                    self._take(parse_list(data, self._authority, what=str(path)))
                 except PeerFault as fault:
                     _log.warning("%s; the deny-list in use stays as it is", fault)
 
-    def _take(self, found: x509.CertificateRevocationList) -> bool:
-        if number_of(found) <= self._number:
+    def _take(self, deny_list: x509.CertificateRevocationList) -> bool:
+        if number_of(deny_list) <= self._number:
             return False
-        self._since = revoked_in(found)
+        self._since = revoked_in(deny_list)
         self._serials = frozenset(self._since)
-        self._number, self._encoded = number_of(found), found.public_bytes(Encoding.DER)
+        self._number, self._encoded = number_of(deny_list), deny_list.public_bytes(Encoding.DER)
         _log.info("deny-list %d in use: %d certificates revoked", self._number, len(self._serials))
         if self._kept is not None:
             try:
                 self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 replace_file(
-                    self._kept, found.public_bytes(Encoding.PEM), part=self._kept.with_name(f".{self._kept.name}.part")
+                    self._kept,
+                    deny_list.public_bytes(Encoding.PEM),
+                    part=self._kept.with_name(f".{self._kept.name}.part"),
                 )
             except OSError as error:
-                told: VerticilError = write_fault(error, self._kept)
-                _log.warning("the deny-list is in use but could not be kept: %s", told)
+                fault: VerticilError = write_fault(error, self._kept)
+                _log.warning("the deny-list is in use but could not be kept: %s", fault)
         return True

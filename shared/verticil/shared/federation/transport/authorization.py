@@ -77,7 +77,7 @@ class Revocations(Protocol):
         ...
 
     def since(self) -> Mapping[int, dt.datetime]:
-        """The same, with the time since which each counts no more: what had been signed before stays valid."""
+        """Return the serials with the time since which each counts no more: what was signed before stays valid."""
         ...
 
     def number(self) -> int:
@@ -85,10 +85,10 @@ class Revocations(Protocol):
         ...
 
     def newer_than(self, number: int) -> bytes:
-        """The list, DER, for somebody who has the one with that number; empty when theirs is as new."""
+        """Return the list, DER, for somebody who has the one with that number; empty when theirs is as new."""
         ...
 
-    def offer(self, encoded: bytes) -> bool:
+    def offer(self, data: bytes) -> bool:
         """Take a list that somebody tells, if it is newer and the authority's; whether it was taken.
 
         Raises:
@@ -111,8 +111,8 @@ class _NobodyRevoked:
         del number
         return b""
 
-    def offer(self, encoded: bytes) -> bool:
-        del encoded
+    def offer(self, data: bytes) -> bool:
+        del data
         return False
 
 
@@ -148,12 +148,12 @@ def check_access(
             f"certificate of federation '{identity.federation}', expected '{federation}'",
             hint="use the certificate that this federation's authority issued",
         )
-    allowed = roles.get(method, frozenset())
-    if identity.role not in allowed:
-        expected = " or ".join(sorted(allowed)) or "none: nobody may call it"
+    roles_of_method = roles.get(method, frozenset())
+    if identity.role not in roles_of_method:
+        role_names = " or ".join(sorted(roles_of_method)) or "none: nobody may call it"
         raise PeerFault(
             "IDENTITY_REFUSED",
-            f"{method.rpartition('/')[2]}: certificate of role '{identity.role}', expected role {expected}",
+            f"{method.rpartition('/')[2]}: certificate of role '{identity.role}', expected role {role_names}",
             hint="use the certificate that was issued for this task",
         )
 
@@ -191,11 +191,11 @@ class Context(Protocol):
     """What is used of gRPC's context of a call."""
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
-        """What TLS knows of the caller."""
+        """Return what TLS knows of the caller."""
         ...
 
     def invocation_metadata(self) -> Iterable[tuple[str, str | bytes]] | None:
-        """What the caller sent beside its request."""
+        """Return what the caller sent beside its request."""
         ...
 
     def set_trailing_metadata(self, trailing_metadata: Sequence[tuple[str, str]]) -> None:
@@ -209,11 +209,11 @@ class Context(Protocol):
         ...
 
     async def send_initial_metadata(self, initial_metadata: Sequence[tuple[str, bytes]]) -> None:
-        """Begin the answer."""
+        """Begin the answer with the metadata."""
         ...
 
     async def write(self, message: Message) -> None:
-        """One message of a streamed answer."""
+        """Send one message of a streamed answer."""
         ...
 
 
@@ -251,7 +251,8 @@ class Authorizer:
         self._calls: Counter[str] = Counter()
 
     def enter(self, method: str, context: Context, caller: Caller) -> Identity:
-        """Who calls, if that may call `method`; `caller` learns it even when it may not. Call it in the call's own task.
+        """Return the caller, if it may call `method`; `caller` learns it even when it may not. Call it in the call's own
+        task.
 
         Raises:
             PeerFault: IDENTITY_REFUSED, CERTIFICATE_INVALID, CERTIFICATE_REVOKED, VERSION_UNSUPPORTED, RESOURCE_EXHAUSTED.
@@ -274,31 +275,31 @@ class Authorizer:
     def unknown(self, method: str, context: Context) -> None:
         """Note a call of a method that this server does not have."""
         caller = Caller()
-        told = method if _METHOD.fullmatch(method) else "?"  # what is logged is never a stranger's text
+        method_name = method if _METHOD.fullmatch(method) else "?"  # what is logged is never a stranger's text
         try:
             identity = self._identify(context, caller)
             self.check_standing(caller, identity)
             raise PeerFault("IDENTITY_REFUSED", "no such method here")
         except PeerFault as fault:
-            self.note(told, caller, fault)
+            self.note(method_name, caller, fault)
 
     def note(self, method: str, caller: Caller, error: VerticilError) -> None:
         """Log an answer that is an error; asking too early is part of the protocol, and no news."""
-        refused = error.code in NOT_LET_IN
+        is_refused = error.code in NOT_LET_IN
         level = (
             logging.WARNING
-            if refused or error.code == "DISK_FULL"
+            if is_refused or error.code == "DISK_FULL"
             else logging.DEBUG
             if error.code == "NOT_READY"
             else logging.INFO
         )
         _log.log(level, "%s by %s: %s", method, caller, error)
-        if refused and self._on_refusal is not None:
-            known = caller.identity is not None
+        if is_refused and self._on_refusal is not None:
+            has_identity = caller.identity is not None
             self._on_refusal(
                 RefusedCall(
-                    caller=str(caller.identity) if known else "",
-                    serial=f"{caller.serial:x}" if known else "",
+                    caller=str(caller.identity) if has_identity else "",
+                    serial=f"{caller.serial:x}" if has_identity else "",
                     method=method,
                     code=error.code,
                     message=error.message,
@@ -313,13 +314,13 @@ class Authorizer:
         if self._calls[caller] >= max(1, self._maximum // 4):
             raise TooManyCalls(self._calls[caller])
 
-        def ended(_task: asyncio.Task[object]) -> None:
+        def log_end(_task: asyncio.Task[object]) -> None:
             self._calls[caller] -= 1
             if not self._calls[caller]:
                 del self._calls[caller]
 
         self._calls[caller] += 1
-        task.add_done_callback(ended)
+        task.add_done_callback(log_end)
 
     def _identify(self, context: Context, caller: Caller) -> Identity:
         certificates = context.auth_context().get("x509_pem_cert", ())
@@ -334,8 +335,8 @@ class Authorizer:
 
 
 def _check_version(context: Context) -> None:
-    told = next((value for key, value in context.invocation_metadata() or () if key == PROTOCOL_KEY), None)
-    version = int(told) if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 6 else 0
+    text = next((value for key, value in context.invocation_metadata() or () if key == PROTOCOL_KEY), None)
+    version = int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 6 else 0
     agree(version, here="the answering side", there="the calling side")
 
 

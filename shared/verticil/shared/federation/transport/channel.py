@@ -69,11 +69,11 @@ class _Callable(Protocol):
 class _Channel:
     """One gRPC channel, what it was made with, and its calls under way."""
 
-    def __init__(self, channel: grpc.aio.Channel, *, credentials: Credentials, number: int, pinned: bool) -> None:
+    def __init__(self, channel: grpc.aio.Channel, *, credentials: Credentials, number: int, is_pinned: bool) -> None:
         self.channel = channel
         self.credentials = credentials
         self.number = number
-        self.pinned = pinned
+        self.pinned = is_pinned
         self._calls = 0
         self._retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -82,11 +82,11 @@ class _Channel:
     def is_closed(self) -> bool:
         return self._closing is not None and self._closing.done()
 
-    def begun(self, call: _Call) -> None:
+    def add_call(self, call: _Call) -> None:
         self._calls += 1
-        call.add_done_callback(self._ended)
+        call.add_done_callback(self._end_call)
 
-    def _ended(self, _call: object) -> None:
+    def _end_call(self, _call: object) -> None:
         self._calls -= 1
         self._close_if_idle()
 
@@ -118,7 +118,7 @@ class _Method:
         channel = self._line.present()
         make = cast("Callable[..., _Callable]", getattr(channel.channel, self._kind))
         call = make(self._path, **self._options)(*arguments, metadata=(*_METADATA, *metadata), **options)
-        channel.begun(call)
+        channel.add_call(call)
         return call
 
 
@@ -150,23 +150,23 @@ class ReloadingChannel:
         self._closed = False
 
     def unary_unary(self, path: str, **options: object) -> _Method:
-        """As a channel's."""
+        """Make a unary call as a channel does."""
         return _Method(self, "unary_unary", path, options)
 
     def unary_stream(self, path: str, **options: object) -> _Method:
-        """As a channel's."""
+        """Make a unary-stream call as a channel does."""
         return _Method(self, "unary_stream", path, options)
 
     def stream_unary(self, path: str, **options: object) -> _Method:
-        """As a channel's."""
+        """Make a stream-unary call as a channel does."""
         return _Method(self, "stream_unary", path, options)
 
     def as_channel(self) -> grpc.aio.Channel:
-        """For callers, whose types want a channel; they use nothing else of it."""
+        """Return itself for callers whose types want a channel; they use nothing else of it."""
         return cast("grpc.aio.Channel", self)
 
     def present(self) -> _Channel:
-        """The channel in use.
+        """Return the channel in use.
 
         Raises:
             grpc.aio.UsageError: the line is closed.
@@ -174,7 +174,7 @@ class ReloadingChannel:
         if self._closed:
             raise grpc.aio.UsageError("closed")
         if self._present is None:
-            self._use(self._source.current(), number=self._revocations.number(), pinned=None)
+            self._use(self._source.current(), number=self._revocations.number(), certificate=None)
         assert self._present is not None
         return self._present
 
@@ -187,24 +187,25 @@ class ReloadingChannel:
         """
         async with self._lock:
             credentials, number = self._source.current(), self._revocations.number()
-            present, denied = self._present, self._revocations.serials()
-            known = present is not None and (present.pinned or not denied)
-            if known and present is not None and present.credentials is credentials and present.number == number:
+            present, denied_serials = self._present, self._revocations.serials()
+            is_current = present is not None and (present.pinned or not denied_serials)
+            if is_current and present is not None and present.credentials is credentials and present.number == number:
                 return
             if self._closed:
                 return
-            pinned = None
-            if denied:
-                pinned = await asyncio.to_thread(self._server_certificate, credentials)
-                if pinned.serial_number in denied:
+            certificate = None
+            if denied_serials:
+                certificate = await asyncio.to_thread(self._server_certificate, credentials)
+                if certificate.serial_number in denied_serials:
                     await self._cut()
                     raise PeerFault(
                         "CERTIFICATE_REVOKED",
-                        f"the certificate that the server shows, serial {pinned.serial_number:x}, was revoked by the authority",
+                        f"the certificate that the server shows, serial {certificate.serial_number:x}, "
+                        "was revoked by the authority",
                         hint="tell its operator: verticil pki request NAME --role ROLE --new-keys, and have it signed",
                     )
             if not self._closed:
-                self._use(credentials, number=number, pinned=pinned)
+                self._use(credentials, number=number, certificate=certificate)
 
     def forget(self) -> None:
         """Let the next call make a new channel."""
@@ -215,7 +216,7 @@ class ReloadingChannel:
             self._present = None
 
     def forget_pinned(self) -> None:
-        """The same, where the channel trusts one certificate that the server may not have any more."""
+        """Forget the channel where it trusts one certificate that the server may not have any more."""
         if self._present is not None and self._present.pinned:
             self.forget()
 
@@ -225,11 +226,11 @@ class ReloadingChannel:
         for channel in former:
             await channel.close()
 
-    def _use(self, credentials: Credentials, *, number: int, pinned: x509.Certificate | None) -> None:
+    def _use(self, credentials: Credentials, *, number: int, certificate: x509.Certificate | None) -> None:
         self.forget()
-        trusted = credentials.ca_pem if pinned is None else pinned.public_bytes(Encoding.PEM)
-        channel = self._make(credentials, trusted)
-        self._present = _Channel(channel, credentials=credentials, number=number, pinned=pinned is not None)
+        trusted_pem = credentials.ca_pem if certificate is None else certificate.public_bytes(Encoding.PEM)
+        channel = self._make(credentials, trusted_pem)
+        self._present = _Channel(channel, credentials=credentials, number=number, is_pinned=certificate is not None)
 
     async def close(self) -> None:
         """Close all channels; calls under way end with an error. Repeatable."""
@@ -245,15 +246,15 @@ class Shown:
         self._last = source.current()
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
-        """The certificate if it is another than before."""
+        """Return the certificate if it is another than before."""
         now = self._source.current()
         if now is self._last:
             return None
         self._last = now
-        return shown(now)
+        return configure_server(now)
 
 
-def shown(credentials: Credentials) -> grpc.ServerCertificateConfiguration:
+def configure_server(credentials: Credentials) -> grpc.ServerCertificateConfiguration:
     """Credentials as gRPC shows them."""
     return grpc.ssl_server_certificate_configuration([(credentials.key_pem, credentials.chain_pem)], credentials.ca_pem)
 
@@ -296,7 +297,7 @@ def diagnose(
     credentials: Credentials,
     *,
     server_name: str | None = None,
-    expected: Identity | None = None,
+    target: Identity | None = None,
     timeout_seconds: float = 5.0,
     at: dt.datetime | None = None,
 ) -> PeerFault:
@@ -306,16 +307,16 @@ def diagnose(
         endpoint: host:port.
         credentials: ours.
         server_name: name that the server's certificate must carry; the endpoint's host when absent.
-        expected: the node that `server_name` stands for; absent: the miner of federation.toml.
+        target: the node that `server_name` stands for; absent: the miner of federation.toml.
         timeout_seconds: for each step.
         at: when our certificate must be valid; now when absent.
 
     Returns:
         TLS_REFUSED when trying again cannot help, else UNREACHABLE.
     """
-    where = _Place(endpoint=endpoint, expected=expected)
+    where = _Place(endpoint=endpoint, expected=target)
     if (moment := utc_now() if at is None else at) > credentials.not_after:
-        return where.refused(
+        return where.make_refusal(
             f"by this machine's clock ({moment:%Y-%m-%dT%H:%M:%SZ}) our certificate {credentials.certificate.name} expired at "
             f"{credentials.not_after:%Y-%m-%dT%H:%M:%SZ}",
             f"if that is not the time, set the clock; else have it renewed: verticil pki renew {credentials.certificate}",
@@ -330,15 +331,11 @@ def diagnose(
     except PeerFault as fault:
         return fault
     except OSError as error:  # ssl.SSLError is one
-        if (
-            expected is not None
-            and isinstance(error, ssl.SSLCertVerificationError)
-            and error.verify_code in _OTHER_NAME
-        ):
+        if target is not None and isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OTHER_NAME:
             return where.somebody_else(_who_answers(endpoint, credentials, timeout_seconds))
-        return where.explained(error)
+        return where.explain(error)
     authority = certificate_sha256(x509.load_pem_x509_certificate(credentials.ca_pem))
-    return where.refused(
+    return where.make_refusal(
         f"it does not accept our certificate ({credentials.identity}, valid until {credentials.not_after:%Y-%m-%d})",
         f"both sides need certificates of one authority (ours: SHA-256 {authority[:16]}…) and clocks that agree",
     )
@@ -349,15 +346,15 @@ def served_certificate(
     credentials: Credentials,
     *,
     server_name: str | None = None,
-    expected: Identity | None = None,
+    target: Identity | None = None,
     timeout_seconds: float = 5.0,
 ) -> x509.Certificate:
-    """The certificate that a server shows, verified as for a call: by our authority, and for the name. Blocks.
+    """Return the certificate that a server shows, verified as for a call: by our authority, and for the name. Blocks.
 
     Args:
         endpoint: host:port.
         credentials: ours.
-        server_name, expected, timeout_seconds: as for `diagnose`.
+        server_name, target, timeout_seconds: as for `diagnose`.
 
     Raises:
         PeerFault: as `diagnose` answers.
@@ -368,13 +365,13 @@ def served_certificate(
             socket.create_connection((host, port), timeout_seconds) as plain,
             _context(credentials).wrap_socket(plain, server_hostname=server_name or host) as secure,
         ):
-            encoded = secure.getpeercert(binary_form=True)
+            certificate_der = secure.getpeercert(binary_form=True)
     except OSError:
         raise diagnose(
-            endpoint, credentials, server_name=server_name, expected=expected, timeout_seconds=timeout_seconds
+            endpoint, credentials, server_name=server_name, target=target, timeout_seconds=timeout_seconds
         ) from None
-    assert encoded  # a verified handshake has one
-    return x509.load_der_x509_certificate(encoded)
+    assert certificate_der  # a verified handshake has one
+    return x509.load_der_x509_certificate(certificate_der)
 
 
 def _context(credentials: Credentials) -> ssl.SSLContext:
@@ -386,7 +383,7 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
 
 
 def _stays_open(host: str, port: int, context: ssl.SSLContext, name: str, timeout_seconds: float) -> bool:
-    """Whether the server goes on talking after the handshake."""
+    """Return whether the server goes on talking after the handshake."""
     with (
         socket.create_connection((host, port), timeout_seconds) as plain,
         context.wrap_socket(plain, server_hostname=name) as secure,
@@ -401,7 +398,9 @@ def _stays_open(host: str, port: int, context: ssl.SSLContext, name: str, timeou
 
 
 def _who_answers(endpoint: str, credentials: Credentials, timeout_seconds: float) -> str:
-    """The identity in the certificate of the node that answers, which our authority issued; empty when it cannot be read."""
+    """Return the identity in the certificate of the node that answers, which our authority issued; empty when it cannot be
+    read.
+    """
     host, port = split_endpoint(endpoint)
     context = _context(credentials)
     context.check_hostname = False  # only to tell who it is: nothing is sent, and the chain is still verified
@@ -433,12 +432,12 @@ class _Place:
             return "[miner] endpoint"
         return f"[peers] {self.expected.name}"
 
-    def explained(self, error: OSError) -> PeerFault:
+    def explain(self, error: OSError) -> PeerFault:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return self.refused(f"its certificate does not hold: {error.verify_message}", self._verify_hint(error))
+            return self.make_refusal(f"its certificate does not hold: {error.verify_message}", self._verify_hint(error))
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             reason = str(error.reason or "unknown reason").replace("_", " ").lower()
-            return self.refused(
+            return self.make_refusal(
                 f"the TLS handshake failed: {reason}", f"is this {self.node}'s port, without a proxy between?"
             )
         for kind, problem, hint in _CONNECTING:
@@ -462,16 +461,16 @@ class _Place:
 
     def somebody_else(self, identity: str) -> PeerFault:
         if identity == str(self.expected):
-            return self.refused(
+            return self.make_refusal(
                 "its certificate is that node's, but lacks the name that peers ask for",
                 "it must be issued anew by this version, with the host under which that node is reached",
             )
-        return self.refused(
+        return self.make_refusal(
             f"got {identity or 'another certificate of this federation'}, expected {self.expected}",
             f"check {self.key} in federation.toml: another node answers there",
         )
 
-    def refused(self, problem: str, hint: str) -> PeerFault:
+    def make_refusal(self, problem: str, hint: str) -> PeerFault:
         return PeerFault("TLS_REFUSED", f"{self}: {problem}", hint=hint)
 
     def unreachable(self, problem: str, hint: str) -> PeerFault:

@@ -35,9 +35,9 @@ def make_chunks(
     chunk_bytes: int = CHUNK_LIMIT,
     upload_id: str = "",
     stream_limit: int = STREAM_LIMIT,
-    packed: bool = True,
+    compress: bool = True,
 ) -> Iterator[common_pb2.Chunk]:
-    """The chunks of one stream: `source` from `offset` to its end, or to `stream_limit` bytes further.
+    """Yield the chunks of one stream: `source` from `offset` to its end, or to `stream_limit` bytes further.
 
     To send a long artifact, call it again with each committed offset until that is the artifact's size. A file is opened when the
     first chunk is asked for, read piece by piece and closed when the iterator ends.
@@ -48,7 +48,7 @@ def make_chunks(
         chunk_bytes: plain bytes in a chunk, 1 to `CHUNK_LIMIT`.
         upload_id: what the receiver calls this upload; empty where the message around the chunk says it.
         stream_limit: plain bytes in the stream, 1 to `STREAM_LIMIT`.
-        packed: chunks are compressed where that is smaller: then their size on the way depends on the bytes.
+        compress: chunks are compressed where that is smaller: then their size on the way depends on the bytes.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -59,7 +59,7 @@ def make_chunks(
         pieces = _from_file(source, offset, chunk_bytes, stream_limit)
     else:
         pieces = _from_memory(source, offset, chunk_bytes, stream_limit)
-    return (_chunk(upload_id, at, plain, packed=packed) for at, plain in pieces)
+    return (_chunk(upload_id, at, plain, compress=compress) for at, plain in pieces)
 
 
 def _from_memory(
@@ -80,8 +80,8 @@ def _from_file(source: Path, offset: int, size: int, limit: int) -> Iterator[tup
             at += len(plain)
 
 
-def _chunk(upload_id: str, offset: int, plain: bytes, *, packed: bool) -> common_pb2.Chunk:
-    shorter = zlib.compress(plain, 1) if packed else plain
+def _chunk(upload_id: str, offset: int, plain: bytes, *, compress: bool) -> common_pb2.Chunk:
+    shorter = zlib.compress(plain, 1) if compress else plain
     smaller = len(shorter) < len(plain)
     return common_pb2.Chunk(
         upload_id=upload_id,
@@ -93,7 +93,7 @@ def _chunk(upload_id: str, offset: int, plain: bytes, *, packed: bool) -> common
 
 
 def plain_data(chunk: common_pb2.Chunk) -> bytes:
-    """The plain bytes of a received chunk, checked.
+    """Return the plain bytes of a received chunk, checked.
 
     Never allocates more than `CHUNK_LIMIT` and one byte, whatever the chunk claims.
 
@@ -104,20 +104,20 @@ def plain_data(chunk: common_pb2.Chunk) -> bytes:
     if chunk.encoding == common_pb2.ENCODING_IDENTITY:
         plain = chunk.data
     elif chunk.encoding == common_pb2.ENCODING_ZLIB:
-        plain = _inflated(chunk.data, where)
+        plain = _inflate(chunk.data, where)
     else:
         raise PeerFault(
             "CHUNK_CORRUPT", f"{where}: got encoding {chunk.encoding}, expected identity (0) or zlib (1)", hint=_AGAIN
         )
     if not 1 <= len(plain) <= CHUNK_LIMIT:
-        got = "no bytes" if not plain else f"more than {CHUNK_LIMIT} bytes"
-        raise PeerFault("CHUNK_CORRUPT", f"{where}: got {got}, expected 1 to {CHUNK_LIMIT}", hint=_AGAIN)
+        size_text = "no bytes" if not plain else f"more than {CHUNK_LIMIT} bytes"
+        raise PeerFault("CHUNK_CORRUPT", f"{where}: got {size_text}, expected 1 to {CHUNK_LIMIT}", hint=_AGAIN)
     if (crc := zlib.crc32(plain)) != chunk.crc32:
         raise PeerFault("CHUNK_CORRUPT", f"{where}: CRC-32 is {crc:08x}, expected {chunk.crc32:08x}", hint=_AGAIN)
     return plain
 
 
-def _inflated(data: bytes, where: str) -> bytes:
+def _inflate(data: bytes, where: str) -> bytes:
     inflater = zlib.decompressobj()
     try:
         plain = inflater.decompress(data, CHUNK_LIMIT + 1)
@@ -148,7 +148,7 @@ class ChunkReader:
         self._upload_id = upload_id
 
     def read(self, chunk: common_pb2.Chunk) -> bytes:
-        """The chunk's plain bytes; moves `offset` past them. After an error the reader stands where it stood.
+        """Return the chunk's plain bytes; move `offset` past them. After an error the reader stands where it stood.
 
         Raises:
             PeerFault: MESSAGE_INVALID for another upload's chunk or a stream that is too long, OFFSET_MISMATCH for a gap or an

@@ -35,7 +35,7 @@ from verticil.shared.federation.identity.identity import Identity, peer_host
 from verticil.shared.federation.identity.pki import Credentials, CredentialSource
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.federation.transport.channel import ReloadingChannel, diagnose, served_certificate, split_endpoint
-from verticil.shared.federation.transport.errors_on_wire import interpreted, told_in
+from verticil.shared.federation.transport.errors_on_wire import interpret, told_in
 from verticil.shared.federation.transport.interface import (
     MESSAGE_LIMIT,
     AnyMethod,
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 def request_id() -> str:
-    """A new id for one call."""
+    """Make a new id for one call."""
     return secrets.token_hex(6)
 
 
@@ -103,7 +103,7 @@ CLIENT_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
 
 
 def client_channel(
-    endpoint: str, credentials: Credentials, *, server_name: str | None = None, trusted: bytes | None = None
+    endpoint: str, credentials: Credentials, *, server_name: str | None = None, trusted_pem: bytes | None = None
 ) -> grpc.aio.Channel:
     """Open a channel to `endpoint`; it connects with its first call.
 
@@ -111,7 +111,7 @@ def client_channel(
         endpoint: host:port.
         credentials: ours.
         server_name: name that the server's certificate must carry; the endpoint's host when absent.
-        trusted: certificates (PEM) by which the server's is verified; the authority's when absent.
+        trusted_pem: certificates (PEM) by which the server's is verified; the authority's when absent.
     """
     options: list[tuple[str, int | str]] = [*CLIENT_OPTIONS]
     if server_name is not None:
@@ -120,13 +120,13 @@ def client_channel(
     if host == "localhost" or is_loopback(host):
         options.append(("grpc.enable_http_proxy", 0))  # a site's proxy cannot reach this machine's own ports
     secure = grpc.ssl_channel_credentials(
-        credentials.ca_pem if trusted is None else trusted, credentials.key_pem, credentials.chain_pem
+        credentials.ca_pem if trusted_pem is None else trusted_pem, credentials.key_pem, credentials.chain_pem
     )
     return grpc.aio.secure_channel(endpoint, secure, options=options)
 
 
 class Connection:
-    """A channel to one peer, with deadlines and our errors. With `expected` it reaches that node and no other: any other node at
+    """A channel to one peer, with deadlines and our errors. With `target` it reaches that node and no other: any other node at
     the address is refused before it gets a request.
 
     Args:
@@ -134,7 +134,7 @@ class Connection:
         credentials: ours, read once or followed.
         idle_timeout_seconds: a stream that makes no progress for so long has failed.
         server_name: name that the server's certificate must carry; the expected node's, or the endpoint's host, when absent.
-        expected: who must be there; absent: the node whose certificate is for the endpoint's host.
+        target: who must be there; absent: the node whose certificate is for the endpoint's host.
         revocations: the deny-list by which the server's certificate is refused.
 
     Attributes:
@@ -148,24 +148,22 @@ class Connection:
         *,
         idle_timeout_seconds: float = 120.0,
         server_name: str | None = None,
-        expected: Identity | None = None,
+        target: Identity | None = None,
         revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
-        if server_name is None and expected is not None:
-            server_name = peer_host(expected)
+        if server_name is None and target is not None:
+            server_name = peer_host(target)
         self._line = ReloadingChannel(
             credentials,
             revocations,
-            make=lambda ours, trusted: client_channel(endpoint, ours, server_name=server_name, trusted=trusted),
-            server_certificate=lambda ours: served_certificate(
-                endpoint, ours, server_name=server_name, expected=expected
-            ),
+            make=lambda ours, trusted: client_channel(endpoint, ours, server_name=server_name, trusted_pem=trusted),
+            server_certificate=lambda ours: served_certificate(endpoint, ours, server_name=server_name, target=target),
         )
         self.channel = self._line.as_channel()
         self._endpoint = endpoint
-        self._expected = expected
-        self._peer = endpoint if expected is None else f"{expected.role} '{expected.name}' at {endpoint}"
-        self._teller = "the miner" if expected is None else f"{expected.role} '{expected.name}'"
+        self._expected = target
+        self._peer = endpoint if target is None else f"{target.role} '{target.name}' at {endpoint}"
+        self._teller = "the miner" if target is None else f"{target.role} '{target.name}'"
         self._credentials = credentials
         self._idle = idle_timeout_seconds
         self._server_name = server_name
@@ -175,7 +173,7 @@ class Connection:
         await self._line.close()
 
     async def unary(self, method: grpc.aio.UnaryUnaryMultiCallable[Q, R], request: Q, *, timeout_seconds: float) -> R:
-        """One request, one reply.
+        """Send one request and return its reply.
 
         Raises:
             VerticilError: what the peer answered.
@@ -186,27 +184,27 @@ class Connection:
     async def ask(
         self, method: grpc.aio.UnaryUnaryMultiCallable[Q, R], request: Q, *, timeout_seconds: float
     ) -> tuple[R, dict[str, str]]:
-        """One request, one reply, and what the answering node tells of itself besides (its trailing metadata).
+        """Send one request; return its reply, and what the answering node tells of itself besides (its trailing metadata).
 
         Raises:
             VerticilError: as `unary`.
         """
         await self._line.refresh()
-        marked = request_id()
+        call_id = request_id()
         try:
-            call = method(request, timeout=timeout_seconds, metadata=((REQUEST_KEY, marked),))
+            call = method(request, timeout=timeout_seconds, metadata=((REQUEST_KEY, call_id),))
             reply = await self._step(call, None)
-            told = await call.trailing_metadata()
-            return reply, {key: value for key, value in told or () if isinstance(value, str)}
+            metadata = await call.trailing_metadata()
+            return reply, {key: value for key, value in metadata or () if isinstance(value, str)}
         except grpc.aio.AioRpcError as error:
-            raise await self._ours(error, marked) from None
+            raise await self._ours(error, call_id) from None
         except grpc.aio.UsageError:
-            raise self._closed() from None
+            raise self._make_closed_fault() from None
 
     async def send(
         self, method: grpc.aio.StreamUnaryMultiCallable[Q, R], requests: Iterable[Q] | AsyncIterable[Q]
     ) -> R:
-        """A stream of requests, one reply. A plain iterable is read in a worker thread.
+        """Send a stream of requests and return the one reply. A plain iterable is read in a worker thread.
 
         The peer may answer before the stream's end; then the rest is not sent.
 
@@ -215,18 +213,18 @@ class Connection:
             PeerFault: as `unary`; DEADLINE when the peer takes nothing, or says nothing after the end, for the idle time.
         """
         await self._line.refresh()
-        marked = request_id()
+        call_id = request_id()
         try:
-            call = method(metadata=((REQUEST_KEY, marked),))
+            call = method(metadata=((REQUEST_KEY, call_id),))
         except grpc.aio.UsageError:
-            raise self._closed() from None
+            raise self._make_closed_fault() from None
         # A reply's metadata come early when the peer has heard enough; it then waits for the end of our stream. (Were it to
         # end the call at once, a write under way would fail and grpc.aio might put "INTERNAL" in place of the call's status.)
-        decided = asyncio.ensure_future(call.initial_metadata())
+        decision = asyncio.ensure_future(call.initial_metadata())
         try:
             async with contextlib.aclosing(_each(requests)) as outgoing:
                 async for request in outgoing:
-                    if decided.done():
+                    if decision.done():
                         break
                     try:
                         await self._step(call.write(request), self._idle)
@@ -235,24 +233,24 @@ class Connection:
             await self._step(call.done_writing(), self._idle)
             return await self._step(call, self._idle)
         except grpc.aio.AioRpcError as error:
-            raise await self._ours(error, marked) from None
+            raise await self._ours(error, call_id) from None
         finally:
-            decided.cancel()
+            decision.cancel()
             call.cancel()
 
     async def receive(self, method: grpc.aio.UnaryStreamMultiCallable[Q, R], request: Q) -> AsyncGenerator[R, None]:
-        """One request, a stream of replies. Close the generator when leaving it early.
+        """Send one request and yield a stream of replies. Close the generator when leaving it early.
 
         Raises:
             VerticilError: what the peer answered.
             PeerFault: as `unary`; DEADLINE when nothing arrives for the idle time.
         """
         await self._line.refresh()
-        marked = request_id()
+        call_id = request_id()
         try:
-            call = method(request, metadata=((REQUEST_KEY, marked),))
+            call = method(request, metadata=((REQUEST_KEY, call_id),))
         except grpc.aio.UsageError:
-            raise self._closed() from None
+            raise self._make_closed_fault() from None
         try:
             replies = aiter(call)
             while True:
@@ -262,7 +260,7 @@ class Connection:
                     return
                 yield reply
         except grpc.aio.AioRpcError as error:
-            raise await self._ours(error, marked) from None
+            raise await self._ours(error, call_id) from None
         finally:
             call.cancel()
 
@@ -272,36 +270,36 @@ class Connection:
             async with asyncio.timeout(seconds):
                 return await step
         except TimeoutError:
-            raise self._stalled() from None
+            raise self._make_stalled_fault() from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            raise self._closed() from None  # not this task is cancelled but the call, by `close`
+            raise self._make_closed_fault() from None  # not this task is cancelled but the call, by `close`
 
-    def _closed(self) -> PeerFault:
+    def _make_closed_fault(self) -> PeerFault:
         return PeerFault("UNREACHABLE", f"{self._peer}: the connection was closed on this side")
 
-    def _stalled(self) -> PeerFault:
+    def _make_stalled_fault(self) -> PeerFault:
         return PeerFault(
             "DEADLINE", f"{self._peer}: no progress for {self._idle:g} s", hint="try again: it goes on where it was"
         )
 
-    async def _ours(self, error: grpc.aio.AioRpcError, marked: str) -> VerticilError:
-        """The error that a failed call stands for."""
-        told = told_in(error, self._teller)
-        with logs.fields(request=marked):
-            _log.debug("%s: %s", self._peer, told.code if told is not None else error.code().name)
-        if told is None and error.code() is grpc.StatusCode.UNAVAILABLE:
+    async def _ours(self, error: grpc.aio.AioRpcError, call_id: str) -> VerticilError:
+        """Return the error that a failed call stands for."""
+        reported_error = told_in(error, self._teller)
+        with logs.fields(request=call_id):
+            _log.debug("%s: %s", self._peer, reported_error.code if reported_error is not None else error.code().name)
+        if reported_error is None and error.code() is grpc.StatusCode.UNAVAILABLE:
             self._line.forget_pinned()  # the server may have a new certificate
             return await asyncio.to_thread(
                 diagnose,
                 self._endpoint,
                 self._credentials.current(),
                 server_name=self._server_name,
-                expected=self._expected,
+                target=self._expected,
             )
-        return interpreted(error, self._peer) if told is None else told
+        return interpret(error, self._peer) if reported_error is None else reported_error
 
 
 async def _each(messages: Iterable[Q] | AsyncIterable[Q]) -> AsyncGenerator[Q, None]:
@@ -325,18 +323,18 @@ class _Grpc(Calls):
         self._connection = connection
 
     async def unary(self, method: Unary[Q, R], request: Q) -> R:
-        """See `Calls.unary`."""
-        call: grpc.aio.UnaryUnaryMultiCallable[Q, R] = _described(self._connection.channel.unary_unary, method)
+        """Make a unary call; see `Calls.unary`."""
+        call: grpc.aio.UnaryUnaryMultiCallable[Q, R] = _make_stub(self._connection.channel.unary_unary, method)
         return await self._connection.unary(call, request, timeout_seconds=method.deadline(request))
 
     async def send(self, method: Upload[Q, R], requests: Messages[Q]) -> R:
-        """See `Calls.send`."""
-        call: grpc.aio.StreamUnaryMultiCallable[Q, R] = _described(self._connection.channel.stream_unary, method)
+        """Send a stream; see `Calls.send`."""
+        call: grpc.aio.StreamUnaryMultiCallable[Q, R] = _make_stub(self._connection.channel.stream_unary, method)
         return await self._connection.send(call, requests)
 
     async def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
-        """See `Calls.receive`."""
-        call: grpc.aio.UnaryStreamMultiCallable[Q, R] = _described(self._connection.channel.unary_stream, method)
+        """Receive a stream; see `Calls.receive`."""
+        call: grpc.aio.UnaryStreamMultiCallable[Q, R] = _make_stub(self._connection.channel.unary_stream, method)
         async with contextlib.aclosing(self._connection.receive(call, request)) as replies:
             async for reply in replies:
                 yield reply
@@ -346,8 +344,8 @@ class _Grpc(Calls):
         await self._connection.close()
 
 
-def _described(make: Callable[..., T], method: AnyMethod) -> T:
-    """A channel's method for what the interface describes."""
+def _make_stub(make: Callable[..., T], method: AnyMethod) -> T:
+    """Return a channel's method for what the interface describes."""
     return make(
         method.path,
         request_serializer=method.request.SerializeToString,
@@ -356,11 +354,11 @@ def _described(make: Callable[..., T], method: AnyMethod) -> T:
 
 
 class GrpcCoordinator(_Grpc, Coordinator):
-    """`Coordinator` over gRPC."""
+    """The service `Coordinator` over gRPC."""
 
 
 class GrpcControl(_Grpc, Control):
-    """`Control` over gRPC."""
+    """The service `Control` over gRPC."""
 
 
 class GrpcPeer(_Grpc, Peer):

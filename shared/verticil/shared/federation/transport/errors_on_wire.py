@@ -79,14 +79,14 @@ _log = logging.getLogger(__name__)
 
 
 def to_detail(error: VerticilError) -> common_pb2.ErrorDetail:
-    """The message that tells `error` to a peer."""
+    """Return the message that tells `error` to a peer."""
     return common_pb2.ErrorDetail(
-        code=error.code, message=shown(error.message, _TEXT_LIMIT), hint=shown(error.hint, _TEXT_LIMIT)
+        code=error.code, message=shorten(error.message, _TEXT_LIMIT), hint=shorten(error.hint, _TEXT_LIMIT)
     )
 
 
 def from_detail(detail: common_pb2.ErrorDetail, *, teller: str = "") -> VerticilError:
-    """The error that a peer sent.
+    """Return the error that a peer sent.
 
     Args:
         detail: as it came.
@@ -96,22 +96,24 @@ def from_detail(detail: common_pb2.ErrorDetail, *, teller: str = "") -> Verticil
     >>> str(from_detail(told)), str(from_detail(told, teller="the miner"))
     ('NOT_OWNER: unit 3 (hint: ask)', 'NOT_OWNER: the miner says: unit 3 (hint: the miner says: ask)')
     """
-    message = shown(detail.message, _TEXT_LIMIT) or "the peer gave no message"
-    hint = shown(detail.hint, _TEXT_LIMIT)
+    message = shorten(detail.message, _TEXT_LIMIT) or "the peer gave no message"
+    hint = shorten(detail.hint, _TEXT_LIMIT)
     if teller:
         message, hint = f"{teller} says: {message}", f"{teller} says: {hint}" if hint else ""
-    error = from_code(shown(detail.code, _CODE_LIMIT), message, hint=hint)
+    error = from_code(shorten(detail.code, _CODE_LIMIT), message, hint=hint)
     error.teller = teller
     return error
 
 
 def status_of(error: VerticilError) -> grpc.StatusCode:
-    """The status of a call that failed with `error`."""
+    """Return the status of a call that failed with `error`."""
     return _STATUS.get(error.code) or _FAMILY_STATUS.get(error.family, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 def without_text(error: Exception, *, method: str) -> InternalFault:
-    """What a caller gets for an unexpected exception; the log gets its type and place (see `verticil.shared.core.logs`)."""
+    """Return what a caller gets for an unexpected exception; the log gets its type and place (see
+    `verticil.shared.core.logs`).
+    """
     incident = secrets.token_hex(4)
     _log.error("%s: unexpected error, incident %s", method, incident, exc_info=error)
     return InternalFault(
@@ -121,14 +123,14 @@ def without_text(error: Exception, *, method: str) -> InternalFault:
     )
 
 
-def shown(text: str, limit: int) -> str:
-    """A text that came from elsewhere, as it may end on a terminal: cut to `limit` letters, without control characters."""
-    found = printable(text[: limit + 1])
-    return found if len(found) <= limit else found[: limit - 1] + "…"
+def shorten(text: str, limit: int) -> str:
+    """Return a text from elsewhere, as it may end on a terminal: cut to `limit` letters, without control characters."""
+    text_start = printable(text[: limit + 1])
+    return text_start if len(text_start) <= limit else text_start[: limit - 1] + "…"
 
 
 def retriable(error: VerticilError) -> bool:
-    """Whether the same request may succeed later without anybody changing anything (back off, with jitter).
+    """Return whether the same request may succeed later without anybody changing anything (back off, with jitter).
 
     Refused identities, wrong versions and invalid messages stay what they are; trying again only fills logs.
 
@@ -138,8 +140,8 @@ def retriable(error: VerticilError) -> bool:
     return error.code in _RETRIABLE
 
 
-def interpreted(error: grpc.aio.AioRpcError, peer: str) -> PeerFault:
-    """What a status without an `ErrorDetail` means: it comes from gRPC, not from a service of ours."""
+def interpret(error: grpc.aio.AioRpcError, peer: str) -> PeerFault:
+    """Return what a status without an `ErrorDetail` means: it comes from gRPC, not from a service of ours."""
     if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in (error.details() or ""):
         return PeerFault("MESSAGE_INVALID", f"{peer}: a message is larger than {MESSAGE_LIMIT} bytes")
     code, problem, hint = _MEANING.get(error.code(), _BROKEN_OFF)

@@ -97,7 +97,7 @@ async def fetch_file(call: Call, target: Path, *, limit_bytes: int, what: str) -
 async def send_parts(
     source: bytes | Path, *, offset: int, what: str, sha256: bytes | None = None
 ) -> AsyncGenerator[peer_pb2.Part, None]:
-    """One stream of a whole, from `offset`: its rest, but at most 32 MiB.
+    """Return one stream of a whole, from `offset`: its rest, but at most 32 MiB.
 
     There is at least one part, so that an empty rest still tells size and SHA-256. A file must not change while it is sent.
     Nothing is compressed: how long a part is depends on how long the whole is, and on nothing else in it.
@@ -125,12 +125,12 @@ async def send_parts(
     if offset == size:
         yield peer_pb2.Part(size=size, sha256=sha256)
         return
-    async for chunk in read_chunks(source, offset=offset, what=what, packed=False):
+    async for chunk in read_chunks(source, offset=offset, what=what, compress=False):
         yield peer_pb2.Part(size=size, sha256=sha256, chunk=chunk)
 
 
 async def read_chunks(
-    source: bytes | Path, *, offset: int, what: str, packed: bool = True
+    source: bytes | Path, *, offset: int, what: str, compress: bool = True
 ) -> AsyncIterator[common_pb2.Chunk]:
     """Yield the chunks of one stream, as `make_chunks` says, read and packed in a worker thread, at most 4 MiB at a time.
 
@@ -138,12 +138,12 @@ async def read_chunks(
         source: the bytes, or their file.
         offset: where to begin.
         what: what is sent, for messages.
-        packed: whether chunks that zlib makes smaller are; see `make_chunks`.
+        compress: whether chunks that zlib makes smaller are; see `make_chunks`.
 
     Raises:
         PeerFault: NOT_READY, the file was deleted after the caller had looked: a study that ends takes its files away.
     """
-    chunks = make_chunks(source, offset=offset, packed=packed)
+    chunks = make_chunks(source, offset=offset, compress=compress)
     while True:
         with _not_ready_when_deleted(what):
             batch = await asyncio.to_thread(lambda: list(itertools.islice(chunks, BATCH)))
@@ -266,11 +266,11 @@ class _Reading:
         self._empty = False
 
     def is_complete(self) -> bool:
-        """Whether as many bytes are there as were announced."""
+        """Return whether as many bytes are there as were announced."""
         return self.offset == self.size
 
     def open(self) -> None:
-        """A new stream begins at `offset`."""
+        """Begin a new stream at `offset`."""
         self.gained = 0
         self._empty = False
         self._reader = ChunkReader(offset=self.offset, size=self.size or 0)
@@ -282,7 +282,7 @@ class _Reading:
             False when the stream began at another offset than the one to go on at, so that a new one is needed.
         """
         if self.size is None:
-            self._announced(part)
+            self._check_announcement(part)
             if self.offset:
                 return False
         elif (part.size, part.sha256) != (self.size, self.sha256):
@@ -301,7 +301,7 @@ class _Reading:
             self._empty = True  # one such part says that the rest is empty
         return True
 
-    def _announced(self, part: peer_pb2.Part) -> None:
+    def _check_announcement(self, part: peer_pb2.Part) -> None:
         if len(part.sha256) != _SHA256_BYTES:
             raise PeerFault("MESSAGE_INVALID", f"{self._what}: SHA-256 of {len(part.sha256)} bytes, expected 32")
         if part.size > self._limit:
@@ -325,14 +325,14 @@ class _Reading:
         return PeerFault("ARTIFACT_INVALID", f"{self._what}: {problem}", hint=hint)
 
     def too_slow(self) -> PeerFault:
-        """The stream had its time."""
-        got = f"{self.gained} bytes in {STREAM_SECONDS:g} s"
-        return PeerFault("DEADLINE", f"{self._what}: {got}", hint="try again: it goes on where it was")
+        """Return the fault of a stream that had its time."""
+        amount = f"{self.gained} bytes in {STREAM_SECONDS:g} s"
+        return PeerFault("DEADLINE", f"{self._what}: {amount}", hint="try again: it goes on where it was")
 
     def cut_off(self) -> PeerFault:
-        """The stream ended early and brought nothing."""
-        expected = "its size" if self.size is None else f"{self.size} bytes"
-        return PeerFault("MESSAGE_INVALID", f"{self._what}: the stream ended at {self.offset}, expected {expected}")
+        """Return the fault of a stream that ended early and brought nothing."""
+        size_text = "its size" if self.size is None else f"{self.size} bytes"
+        return PeerFault("MESSAGE_INVALID", f"{self._what}: the stream ended at {self.offset}, expected {size_text}")
 
 
 async def _fetch(call: Call, sink: _Sink, *, limit_bytes: int, what: str) -> bytes:
@@ -346,7 +346,7 @@ async def _fetch(call: Call, sink: _Sink, *, limit_bytes: int, what: str) -> byt
 async def _read(call: Call, reading: _Reading) -> None:
     while not reading.is_complete():
         reading.open()
-        known = reading.size is not None
+        has_size = reading.size is not None
         try:
             async with contextlib.aclosing(call(reading.offset)) as parts:
                 try:
@@ -362,5 +362,5 @@ async def _read(call: Call, reading: _Reading) -> None:
             if not retriable(error) or not reading.gained:
                 raise
             continue
-        if not reading.is_complete() and not reading.gained and (known or not reading.resumed):
+        if not reading.is_complete() and not reading.gained and (has_size or not reading.resumed):
             raise reading.cut_off()

@@ -46,14 +46,14 @@ class HealthService:
         self._stopped.set()
 
     async def Check(self, identity: Identity, request: health_pb2.HealthCheckRequest) -> _Reply:
-        """The state of one service."""
+        """Return the state of one service."""
         del identity
         if request.service not in self._names:
             raise ServiceUnknown
         return self._state()
 
     async def Watch(self, identity: Identity, request: health_pb2.HealthCheckRequest) -> AsyncGenerator[_Reply, None]:
-        """The state of one service now and when it changes."""
+        """Yield the state of one service now and when it changes."""
         del identity
         if request.service not in self._names:
             yield _Reply(status=_Reply.SERVICE_UNKNOWN)
@@ -83,7 +83,7 @@ async def check_health(connection: Connection, *, timeout_seconds: float = 5.0) 
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
         response_deserializer=health_pb2.HealthCheckResponse.FromString,
     )
-    reply, told = await connection.ask(check, health_pb2.HealthCheckRequest(), timeout_seconds=timeout_seconds)
+    reply, metadata = await connection.ask(check, health_pb2.HealthCheckRequest(), timeout_seconds=timeout_seconds)
     if reply.status != health_pb2.HealthCheckResponse.SERVING:
         raise PeerFault("NOT_READY", "the service is not serving", hint="it is starting or stopping")
-    return told
+    return metadata

@@ -53,30 +53,30 @@ class _InMemory(Calls):
         self._closed = False
 
     async def unary(self, method: Unary[Q, R], request: Q) -> R:
-        """See `Calls.unary`."""
+        """Make a unary call; see `Calls.unary`."""
         behaviour = self._behaviour(method)
-        return await self._reply(method, behaviour(self._identity, _sent(request)))
+        return await self._reply(method, behaviour(self._identity, _send(request)))
 
     async def send(self, method: Upload[Q, R], requests: Messages[Q]) -> R:
-        """See `Calls.send`."""
+        """Send a stream; see `Calls.send`."""
         behaviour = self._behaviour(method)
         async with contextlib.aclosing(_arriving(requests)) as arriving:
             return await self._reply(method, behaviour(self._identity, arriving))
 
     async def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
-        """See `Calls.receive`."""
+        """Receive a stream; see `Calls.receive`."""
         behaviour = self._behaviour(method)
-        replies = cast("AsyncIterator[R]", behaviour(self._identity, _sent(request)))
+        replies = cast("AsyncIterator[R]", behaviour(self._identity, _send(request)))
         async with contextlib.AsyncExitStack() as stack:
             if isinstance(replies, AsyncGenerator):
                 await stack.enter_async_context(contextlib.aclosing(replies))
             while True:
                 try:
-                    reply = _sent(await anext(replies))
+                    reply = _send(await anext(replies))
                 except StopAsyncIteration:
                     return
                 except Exception as error:  # noqa: BLE001 (whatever a service raises is sent as over the network)
-                    raise self._told(error, method) from None
+                    raise self._make_reported_error(error, method) from None
                 yield reply
 
     async def close(self) -> None:
@@ -91,13 +91,13 @@ class _InMemory(Calls):
 
     async def _reply(self, method: Method[Q, R], reply: object) -> R:
         try:
-            return _sent(await cast("Awaitable[R]", reply))
+            return _send(await cast("Awaitable[R]", reply))
         except Exception as error:  # noqa: BLE001 (the same)
-            raise self._told(error, method) from None
+            raise self._make_reported_error(error, method) from None
 
-    def _told(self, error: Exception, method: AnyMethod) -> VerticilError:
-        known = error if isinstance(error, VerticilError) else without_text(error, method=method.name)
-        detail = common_pb2.ErrorDetail.FromString(to_detail(known).SerializeToString())
+    def _make_reported_error(self, error: Exception, method: AnyMethod) -> VerticilError:
+        own_error = error if isinstance(error, VerticilError) else without_text(error, method=method.name)
+        detail = common_pb2.ErrorDetail.FromString(to_detail(own_error).SerializeToString())
         return from_detail(detail, teller=self._teller)
 
 
@@ -115,14 +115,14 @@ class InMemoryPeer(_InMemory, Peer):
     _teller = "the peer"
 
 
-def _sent(message: R) -> R:
+def _send(message: R) -> R:
     return type(message).FromString(message.SerializeToString())
 
 
 async def _arriving(messages: Messages[Q]) -> AsyncGenerator[Q, None]:
     if isinstance(messages, AsyncIterable):
         async for message in messages:
-            yield _sent(message)
+            yield _send(message)
     else:
         for message in messages:
-            yield _sent(message)
+            yield _send(message)

@@ -157,17 +157,17 @@ class Calls:
     def __init_subclass__(cls) -> None:
         if "contract" not in cls.__dict__:
             return
-        described = {(m.name, m.streams, m.request.DESCRIPTOR, m.reply.DESCRIPTOR) for m in cls.methods()}
-        expected = {
+        methods_here = {(m.name, m.streams, m.request.DESCRIPTOR, m.reply.DESCRIPTOR) for m in cls.methods()}
+        methods_of_contract = {
             (m.name, (m.client_streaming, m.server_streaming), m.input_type, m.output_type)
             for m in cls.contract.methods
         }
-        if different := {name for name, *_ in described ^ expected}:
+        if different := {name for name, *_ in methods_here ^ methods_of_contract}:
             raise TypeError(f"{cls.__name__}: differs from the wire contract in {', '.join(sorted(different))}")
 
     @classmethod
     def methods(cls) -> Iterator[AnyMethod]:
-        """All rpcs of the service."""
+        """Yield all rpcs of the service."""
         tables = [kind for kind in cls.__mro__ if "contract" in kind.__dict__]
         return (item for kind in tables for item in vars(kind).values() if isinstance(item, Method))
 

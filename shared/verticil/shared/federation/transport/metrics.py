@@ -78,7 +78,7 @@ class Metrics:
             registry=self._registry,
         )
 
-    def ended(self, method: str, code: str, seconds: float) -> None:
+    def count_call(self, method: str, code: str, seconds: float) -> None:
         """Count a call.
 
         Args:
@@ -90,7 +90,7 @@ class Metrics:
         self._calls.labels(short, code).inc()
         self._seconds.labels(short).observe(seconds)
 
-    def moved(self, method: str, direction: str, n_bytes: int) -> None:
+    def count_bytes(self, method: str, direction: str, n_bytes: int) -> None:
         """Count the bytes of a message; `direction` is ``in`` or ``out``."""
         self._bytes.labels(_short(method), direction).inc(n_bytes)
 
@@ -145,7 +145,7 @@ class _Reader(Collector):
         self._gauges = gauges
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Nothing ahead of time: registering must not read a database."""
+        """Yield nothing ahead of time: registering must not read a database."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -167,7 +167,7 @@ def _short(method: str) -> str:
 
 
 def metrics_address(table: Table) -> tuple[str, int] | None:
-    """The ``[metrics]`` table of a node's configuration: ``listen = "127.0.0.1:9464"``.
+    """Return the address in the ``[metrics]`` table of a node's configuration: ``listen = "127.0.0.1:9464"``.
 
     Returns:
         Host and port; None where the table is absent, which serves nothing.

@@ -80,11 +80,11 @@ def seal(
         ValueError: the recipient's key is a point of small order, with which nothing can be kept secret.
     """
     fresh = X25519PrivateKey.generate() if ephemeral is None else ephemeral
-    encapsulated = fresh.public_key().public_bytes_raw()
+    public_bytes = fresh.public_key().public_bytes_raw()
     shared = fresh.exchange(recipient) + sender.exchange(recipient)
-    context = encapsulated + recipient.public_bytes_raw() + sender.public_key().public_bytes_raw()
+    context = public_bytes + recipient.public_bytes_raw() + sender.public_key().public_bytes_raw()
     key, nonce = _schedule(shared, context, info)
-    return encapsulated + ChaCha20Poly1305(key).encrypt(nonce, plaintext, aad)
+    return public_bytes + ChaCha20Poly1305(key).encrypt(nonce, plaintext, aad)
 
 
 def open_sealed(
@@ -97,10 +97,10 @@ def open_sealed(
     """
     if len(sealed) < OVERHEAD:
         return None
-    encapsulated, ciphertext = sealed[:_KEY_BYTES], sealed[_KEY_BYTES:]
+    public_bytes, ciphertext = sealed[:_KEY_BYTES], sealed[_KEY_BYTES:]
     try:
-        shared = recipient.exchange(X25519PublicKey.from_public_bytes(encapsulated)) + recipient.exchange(sender)
-        context = encapsulated + recipient.public_key().public_bytes_raw() + sender.public_bytes_raw()
+        shared = recipient.exchange(X25519PublicKey.from_public_bytes(public_bytes)) + recipient.exchange(sender)
+        context = public_bytes + recipient.public_key().public_bytes_raw() + sender.public_bytes_raw()
         key, nonce = _schedule(shared, context, info)
         return ChaCha20Poly1305(key).decrypt(nonce, ciphertext, aad)
     except (InvalidTag, ValueError):
@@ -110,11 +110,11 @@ def open_sealed(
 def _schedule(shared: bytes, context: bytes, info: bytes) -> tuple[bytes, bytes]:
     """Key and nonce of the one message of a context (sections 4.1 and 5.1)."""
     secret = _expand(_KEM, _extract(_KEM, b"", b"eae_prk", shared), b"shared_secret", context, _KEY_BYTES)
-    bound = _MODE_AUTH + _extract(_SUITE, b"", b"psk_id_hash", b"") + _extract(_SUITE, b"", b"info_hash", info)
+    key_context = _MODE_AUTH + _extract(_SUITE, b"", b"psk_id_hash", b"") + _extract(_SUITE, b"", b"info_hash", info)
     schedule = _extract(_SUITE, secret, b"secret", b"")
     return (
-        _expand(_SUITE, schedule, b"key", bound, _KEY_BYTES),
-        _expand(_SUITE, schedule, b"base_nonce", bound, _NONCE_BYTES),
+        _expand(_SUITE, schedule, b"key", key_context, _KEY_BYTES),
+        _expand(_SUITE, schedule, b"base_nonce", key_context, _NONCE_BYTES),
     )
 
 
@@ -123,8 +123,8 @@ def _extract(suite: bytes, salt: bytes, label: bytes, material: bytes) -> bytes:
 
 
 def _expand(suite: bytes, key: bytes, label: bytes, info: bytes, length: int) -> bytes:
-    labelled = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
-    return HKDFExpand(algorithm=hashes.SHA256(), length=length, info=labelled).derive(key)
+    label_bytes = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
+    return HKDFExpand(algorithm=hashes.SHA256(), length=length, info=label_bytes).derive(key)
 
 
 _VERSION: Final = b"\x01"
@@ -136,8 +136,8 @@ ENVELOPE_LIMIT: Final = 540_672
 """Most bytes of an envelope (528 KiB)."""
 
 
-def load_sealing_key(path: Path, pinned: bytes) -> X25519PrivateKey:
-    """A party's own sealing key: the one whose public half is pinned, from `path` or, while it is renewed, from beside it.
+def load_sealing_key(path: Path, public_key: bytes) -> X25519PrivateKey:
+    """Load a party's own sealing key, whose public half is pinned: from `path` or, while it is renewed, from beside it.
 
     Raises:
         DataFault: SECRET_MISSING, there is none.
@@ -151,11 +151,11 @@ def load_sealing_key(path: Path, pinned: bytes) -> X25519PrivateKey:
         )
     for place in places:
         key = load_private_key(place, what="sealing key")
-        if isinstance(key, X25519PrivateKey) and key.public_key().public_bytes_raw() == pinned:
+        if isinstance(key, X25519PrivateKey) and key.public_key().public_bytes_raw() == public_key:
             return key
     raise Misuse(
         "CONFIG_INVALID",
-        f"{path}: not the key that federation.toml pins for this party in [sealing] ({pinned.hex()[:16]}…)",
+        f"{path}: not the key that federation.toml pins for this party in [sealing] ({public_key.hex()[:16]}…)",
         hint="verticil pki seal NAME.crt shows the public half; the same federation.toml belongs at every site",
     )
 
@@ -169,11 +169,11 @@ class Seals:
         pinned: public sealing keys by party, from federation.toml.
     """
 
-    def __init__(self, identity: Identity, key: X25519PrivateKey, pinned: Mapping[str, bytes]) -> None:
+    def __init__(self, identity: Identity, key: X25519PrivateKey, key_pins: Mapping[str, bytes]) -> None:
         self._identity = identity
         self._key = key
         self._peers = {
-            name: X25519PublicKey.from_public_bytes(raw) for name, raw in pinned.items() if name != identity.name
+            name: X25519PublicKey.from_public_bytes(raw) for name, raw in key_pins.items() if name != identity.name
         }
 
     @property
@@ -182,14 +182,14 @@ class Seals:
         return tuple(self._peers)
 
     def seal(self, recipient: str, message: bytes) -> bytes:
-        """An envelope for a peer.
+        """Seal an envelope for a peer.
 
         Raises:
             Misuse: CONFIG_INVALID, federation.toml pins no usable key of that party.
         """
         key = self._peers.get(recipient)
         if key is not None:
-            info = _info(self._identity, self._named(recipient))
+            info = _info(self._identity, self._identity_of(recipient))
             try:
                 return _VERSION + seal(message, recipient=key, sender=self._key, info=info, aad=_VERSION)
             except ValueError:
@@ -201,7 +201,7 @@ class Seals:
         )
 
     def open(self, sender: str, envelope: bytes) -> bytes:
-        """What a peer has sealed for this party.
+        """Open what a peer has sealed for this party.
 
         Raises:
             PeerFault: MESSAGE_INVALID, it is not that peer's, not for us, or was changed.
@@ -209,7 +209,7 @@ class Seals:
         key = self._peers.get(sender)
         plain = None
         if key is not None and len(_VERSION) + OVERHEAD <= len(envelope) <= ENVELOPE_LIMIT and envelope[:1] == _VERSION:
-            info = _info(self._named(sender), self._identity)
+            info = _info(self._identity_of(sender), self._identity)
             plain = open_sealed(envelope[1:], recipient=self._key, sender=key, info=info, aad=_VERSION)
         if plain is None:
             raise PeerFault(
@@ -220,7 +220,7 @@ class Seals:
             )
         return plain
 
-    def _named(self, peer: str) -> Identity:
+    def _identity_of(self, peer: str) -> Identity:
         return Identity(federation=self._identity.federation, role=Role.PARTY, name=peer)
 
 

@@ -45,7 +45,7 @@ from verticil.shared.federation.transport.authorization import (
     Revocations,
     TooManyCalls,
 )
-from verticil.shared.federation.transport.channel import Shown, shown
+from verticil.shared.federation.transport.channel import Shown, configure_server
 from verticil.shared.federation.transport.client import KEEPALIVE_SECONDS, REQUEST_ID, REQUEST_KEY, request_id
 from verticil.shared.federation.transport.errors_on_wire import ERROR_KEY, status_of, to_detail, without_text
 from verticil.shared.federation.transport.health import HealthService, ServiceUnknown
@@ -152,7 +152,7 @@ class RpcServer:
             server.add_generic_rpc_handlers((self._handler(binding),))
         server.add_generic_rpc_handlers((_Unknown(self._gate),))
         secure = grpc.dynamic_ssl_server_credentials(
-            shown(self._credentials.current()),
+            configure_server(self._credentials.current()),
             cast("Callable[[], grpc.ServerCertificateConfiguration]", Shown(self._credentials)),
             require_client_authentication=True,
         )
@@ -192,18 +192,18 @@ class RpcServer:
         return grpc.method_handlers_generic_handler(binding.descriptor.full_name, handlers)
 
     def _method(self, binding: Binding, method: MethodDescriptor) -> grpc.RpcMethodHandler[bytes, Message]:
-        """The handler of one method. Requests arrive as bytes, so that what cannot be parsed is answered here, too."""
+        """Return the handler of one method. Requests arrive as bytes, so that what cannot be parsed is answered here, too."""
         name = f"/{binding.descriptor.full_name}/{method.name}"
         behaviour = getattr(binding.service, method.name)
         kind, reply_kind = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
 
         def parse(raw: bytes) -> Message:
-            self._metrics.moved(name, "in", len(raw))
-            return _parsed(kind, raw)
+            self._metrics.count_bytes(name, "in", len(raw))
+            return _parse(kind, raw)
 
         def serializer(reply: Message) -> bytes:
             raw = reply_kind.SerializeToString(reply)
-            self._metrics.moved(name, "out", len(raw))
+            self._metrics.count_bytes(name, "out", len(raw))
             return raw
 
         async def one_to_one(raw: bytes, context: Context) -> Message:
@@ -252,7 +252,7 @@ class RpcServer:
         if task is not None:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        begun, code = time.monotonic(), "CANCELLED"
+        start, code = time.monotonic(), "CANCELLED"
         try:
             with logs.fields(request=_request_of(context)):
                 outcome = await self._outcome(method, context, work)
@@ -260,7 +260,7 @@ class RpcServer:
             if before_ending is not None and not isinstance(outcome, TooManyCalls):
                 await before_ending()
         finally:
-            self._metrics.ended(method, code, time.monotonic() - begun)
+            self._metrics.count_call(method, code, time.monotonic() - start)
         if isinstance(outcome, VerticilError):
             await _abort(context, outcome)
         return outcome
@@ -340,12 +340,14 @@ async def _abort(context: Context, error: VerticilError) -> NoReturn:
 
 
 def _request_of(context: Context) -> str:
-    """The id that the caller gave to this call, if it looks like one of ours: what is logged is never a stranger's text."""
+    """Return the id that the caller gave to this call, if it looks like one of ours: what is logged is never a stranger's
+    text.
+    """
     given = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_KEY), "")
     return given if isinstance(given, str) and REQUEST_ID.fullmatch(given) else request_id()
 
 
-def _parsed(kind: type[Message], raw: bytes) -> Message:
+def _parse(kind: type[Message], raw: bytes) -> Message:
     try:
         return kind.FromString(raw)
     except DecodeError:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 def agree(theirs: int, *, ours: int = PROTOCOL_VERSION, here: str = "this side", there: str = "the other side") -> int:
-    """The version that two nodes use with each other: the lower one, if it is at most one below the higher.
+    """Return the version that two nodes use with each other: the lower one, if it is at most one below the higher.
 
     >>> agree(2, ours=3), agree(3, ours=3), agree(4, ours=3)
     (2, 3, 3)
@@ -66,7 +66,7 @@ def answer_hello(
     deny_list: bytes = b"",
     ours: int = PROTOCOL_VERSION,
 ) -> common_pb2.HelloReply:
-    """The answer to Hello, of the miner and of parties alike.
+    """Return the answer to Hello, of the miner and of parties alike.
 
     Args:
         request: the caller's.
@@ -79,9 +79,9 @@ def answer_hello(
     Raises:
         PeerFault: VERSION_UNSUPPORTED.
     """
-    agreed = agree(request.protocol_version, ours=ours, here="the answering side", there="the calling side")
+    version = agree(request.protocol_version, ours=ours, here="the answering side", there="the calling side")
     return common_pb2.HelloReply(
-        protocol_version=agreed,
+        protocol_version=version,
         software_version=_software_version(),
         federation=federation,
         lease_seconds=lease_seconds,

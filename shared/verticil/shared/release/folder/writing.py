@@ -112,10 +112,10 @@ def _write_files(folder: Path, content: ReleaseContent, progress: Callable[[int]
     }
     if (model := content.joint) is not None:
         writers[joint.FILE] = lambda: joint.to_xmlbif(model, network.schema, complete)
-    if (found := content.posterior) is not None:
+    if (posterior := content.posterior) is not None:
         digests = {"study_digest": content.study_digest, "effective_digest": content.effective_digest}
         nodes = model_json.deterministic(complete, network.schema)
-        writers[posterior_json.FILE] = lambda: posterior_json.write(found, network.schema, digests, nodes)
+        writers[posterior_json.FILE] = lambda: posterior_json.write(posterior, network.schema, digests, nodes)
     if content.study.left_out:
         writers[PROPOSAL] = lambda: content.proposal
     for name, make in writers.items():
@@ -126,14 +126,14 @@ def _write_files(folder: Path, content: ReleaseContent, progress: Callable[[int]
 def _write_tables(
     folder: Path, synthetic: pd.DataFrame | PiecewiseTable, content: ReleaseContent, progress: Callable[[int], None]
 ) -> None:
-    written = 0
+    n_written = 0
 
     def pieces() -> Iterator[pd.DataFrame]:
-        nonlocal written
+        nonlocal n_written
         for piece in synthetic if isinstance(synthetic, PiecewiseTable) else (synthetic,):
             yield piece
-            written += len(piece)
-            progress(written)
+            n_written += len(piece)
+            progress(n_written)
 
     write_csv(pieces(), folder / "synthetic.csv")
     marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
@@ -147,8 +147,8 @@ def _write_tables(
         for name, path in paths.items()
         for size, sha256 in (_measure(folder / path),)
     ]
-    bounded = privacy_statement(content.study, content.network.dag).bounds_everybody
-    package = datapackage(content.columns, content.study, resources, created=content.published_text, bounded=bounded)
+    is_bounded = privacy_statement(content.study, content.network.dag).bounds_everybody
+    package = datapackage(content.columns, content.study, resources, created=content.published_text, bounded=is_bounded)
     write_bytes(folder / "datapackage.json", to_text(package))
 
 

@@ -75,7 +75,7 @@ class LabelMap:
 
 
 def token_for(label: str) -> str:
-    """The token that a label becomes when nothing else has taken it.
+    """Return the token that a label becomes when nothing else has taken it.
 
     >>> [token_for(label) for label in ("<=50K", "[17,25)", "[-5,0.5)", "7th-8th", "a&b", "café (no)", "?", "table")]
     ['le_50K', 'i17_25', 'im5_0_5', '_7th_8th', 'a_and_b', 'cafe_no', '_', 'table_']
@@ -166,7 +166,7 @@ def network_to_bif(network: Network) -> bytes:
 
 
 def write_label_map(schema: Schema) -> bytes:
-    """The sidecar file: the same map as JSON, for programs.
+    """Write the sidecar file: the same map as JSON, for programs.
 
     Returns:
         ``{"variables": [{"token", "name", "categories": [{"token", "label"}, ..]}, ..]}`` in schema order, UTF-8.
@@ -222,13 +222,13 @@ def network_to_xmlbif(network: Network) -> bytes:
 
 
 def xmlbif(variables: Iterable[str], definitions: Iterable[str]) -> bytes:
-    """The file of these elements, UTF-8, lines ending in a line feed."""
+    """Return the file of these elements, UTF-8, lines ending in a line feed."""
     head = ('<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>verticil</NAME>")
     return "\n".join([*head, *variables, *definitions, "</NETWORK>", "</BIF>", ""]).encode("utf-8")
 
 
 def xml_variable(variable: Variable) -> str:
-    """The element of a variable."""
+    """Return the element of a variable."""
     lines = ['<VARIABLE TYPE="nature">', f"  <NAME>{escape(variable.name)}</NAME>"]
     lines.extend(f"  <OUTCOME>{escape(label)}</OUTCOME>" for label in variable.labels)
     if "=" not in variable.owner:  # readers split a property at its only equals sign
@@ -237,7 +237,7 @@ def xml_variable(variable: Variable) -> str:
 
 
 def xml_definition(child: str, parents: Iterable[str], rows: Iterable[str]) -> str:
-    """The element of a table.
+    """Return the element of a table.
 
     Args:
         child, parents: names.
@@ -249,6 +249,6 @@ def xml_definition(child: str, parents: Iterable[str], rows: Iterable[str]) -> s
 
 
 def xml_rows(table: Floats) -> list[str]:
-    """The text of each row of a table."""
+    """Return the text of each row of a table."""
     rows: list[list[float]] = table.tolist()
     return [" ".join(map(repr, row)) for row in rows]

@@ -59,7 +59,7 @@ def most_records(schema: Schema) -> int:
 
 
 def fits(model: JointModel, schema: Schema) -> bool:
-    """Whether a joint model can be published, whatever its numbers are."""
+    """Return whether a joint model can be published, whatever its numbers are."""
     return len(model.weights) <= (most_components(schema) if isinstance(model, Mixture) else most_records(schema))
 
 
@@ -69,19 +69,19 @@ def _head(schema: Schema) -> int:
 
 
 def root_name(schema: Schema) -> str:
-    """The name of the root in the file: one that no column has, without regard to case.
+    """Return the name of the root in the file: one that no column has, without regard to case.
 
     >>> from verticil.shared.numerics.model.schema import Variable
     >>> root_name(Schema(variables=(Variable(name="Component", owner="a", labels=("no", "yes")),)))
     'component_2'
     """
-    taken = {name.casefold() for name in schema.names}
+    names_in_use = {name.casefold() for name in schema.names}
     names = itertools.chain([ROOT], (f"{ROOT}_{number}" for number in itertools.count(2)))
-    return next(name for name in names if name not in taken)
+    return next(name for name in names if name not in names_in_use)
 
 
 def to_xmlbif(model: JointModel, schema: Schema, complete: Network | None = None) -> bytes:
-    """The file.
+    """Return the file as text.
 
     Args:
         model: rounded (`model.rounding.round_joint`).
@@ -102,18 +102,18 @@ def to_xmlbif(model: JointModel, schema: Schema, complete: Network | None = None
         xml_definition(root, (), xml_rows(model.weights[None, :])),
         *(xml_definition(name, (root,), _rows(model, place)) for place, name in enumerate(schema.names)),
     ]
-    written = xmlbif(elements, definitions)
-    if len(written) > LIMIT:
+    text = xmlbif(elements, definitions)
+    if len(text) > LIMIT:
         what = "components" if isinstance(model, Mixture) else "records"
         most = most_components(schema) if isinstance(model, Mixture) else most_records(schema)
         raise DataFault(
             "LEARNING_FAILED",
-            f"{FILE}: the joint model of {len(model.weights)} {what} would take {len(written) / 1e6:.1f} MB, "
+            f"{FILE}: the joint model of {len(model.weights)} {what} would take {len(text) / 1e6:.1f} MB, "
             f"expected at most {LIMIT / 1e6:.0f} MB: about {most} {what} for {sum(schema.n_states)} categories",
             hint='use sample_from = "network", or merge categories',
         )
     if complete is None or not following:
-        return written
+        return text
     elements += [xml_variable(complete.schema[family.child]) for family in following]
     definitions += [
         xml_definition(_name(complete, f.child), [_name(complete, p) for p in f.parents], xml_rows(f.probability))
@@ -135,7 +135,7 @@ def _rows(model: JointModel, variable: int) -> list[str]:
 
 
 def document(model: JointModel, schema: Schema) -> dict[str, Json]:
-    """The value of the key in model.json; see the module's text.
+    """Return the value of the key in model.json; see the module's text.
 
     Args:
         model: rounded.
@@ -215,7 +215,7 @@ def _probability(node: Node, n_states: int) -> Floats:
 
 def _codes(node: Node, n_states: int) -> NDArray[np.uint16]:
     try:
-        packed = base64.b64decode(node.text(), validate=True)
+        data = base64.b64decode(node.text(), validate=True)
     except binascii.Error:
         node.fail("expected Base64")
-    return np.frombuffer(packed, dtype=_width(n_states)).astype(np.uint16)
+    return np.frombuffer(data, dtype=_width(n_states)).astype(np.uint16)

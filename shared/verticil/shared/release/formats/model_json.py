@@ -124,7 +124,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     names = network.schema.names
     statement = protocol_of(study).statement(study, network.dag)
     from_joint = context.joint is not None
-    sampled = (
+    origin = (
         "of the network; records come from the joint model"
         if from_joint
         else "of the consensus; records come from the networks in posterior.json"
@@ -156,7 +156,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         },
         "parameters": {
             "layout": _LAYOUT,
-            "probability": f"{sampled}: {ESTIMATORS[study.parameters.estimator].counts}; {_prior(study)}",
+            "probability": f"{origin}: {ESTIMATORS[study.parameters.estimator].counts}; {_prior(study)}",
             "estimate": "unbiased: from the inverse of the randomization, not clipped, so it can lie outside 0 to 1",
             "standard_error": "of the estimate; sampling and randomization together",
             "interval": "from the estimate, then cut to 0 to 1; null where unstable",
@@ -186,8 +186,8 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         "marginals": [_marginal(marginal, names) for marginal in marginals],
     }
     if context.pairs:
-        said = _PAIRS.replace("about the network", "about the joint model") if from_joint else _PAIRS
-        document["pairs"] = {"statement": said, "tables": [_pair(pair, names) for pair in context.pairs]}
+        sentence = _PAIRS.replace("about the network", "about the joint model") if from_joint else _PAIRS
+        document["pairs"] = {"statement": sentence, "tables": [_pair(pair, names) for pair in context.pairs]}
     facts = dict(context.joint_facts)
     if (sampled_from := facts.pop("sampled_from", None)) is not None:
         document["sampled_from"] = sampled_from
@@ -203,7 +203,9 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
 
 
 def deterministic(complete: Network, schema: Schema) -> list[Json]:
-    """The value of the key `deterministic`: the nodes of a network whose variables are not in the schema, each whole."""
+    """Return the value of the key `deterministic`: the nodes of a network whose variables are not in the schema, each
+    whole.
+    """
     names = complete.schema.names
     return [
         {
@@ -234,7 +236,7 @@ def _pair(pair: PairAccuracy, names: tuple[str, ...]) -> Json:
 
 
 def _custom_network(study: Study) -> dict[str, Json]:
-    """What a custom network promises, in studies that ask for one."""
+    """Return what a custom network promises, in studies that ask for one."""
     if (custom := study.custom_network()) is None:
         return {}
     names = study.schema.names
@@ -257,8 +259,8 @@ def read(data: bytes) -> Network:
             program before 1.0.0 made it.
     """
     root = parse(data, source="model.json")
-    if (got := root["format"].text()) != FORMAT:
-        root["format"].fail(f"got '{got}', expected '{FORMAT}'")
+    if (actual := root["format"].text()) != FORMAT:
+        root["format"].fail(f"got '{actual}', expected '{FORMAT}'")
     if (version := root["version"].integer()) != VERSION:
         root["version"].fail(f"got {version}, this software reads {VERSION}")
     if (privacy := root.get("privacy")) is not None and privacy.get("accounts") is None:
@@ -300,12 +302,12 @@ def read_marginals(data: bytes, schema: Schema) -> tuple[Marginal, ...]:
     Raises:
         GateFailed: RELEASE_INVALID, they are no shares of these variables.
     """
-    found: list[Marginal] = []
+    marginals: list[Marginal] = []
     for node in parse(data, source="model.json")["marginals"]:
         variable = _position(node["variable"], schema)
         shape = (schema[variable].n_states,)
         ends = _read_numbers(node["interval"], (*shape, 2))
-        found.append(
+        marginals.append(
             Marginal(
                 variable=variable,
                 estimate=_read_numbers(node["estimate"], shape),
@@ -315,7 +317,7 @@ def read_marginals(data: bytes, schema: Schema) -> tuple[Marginal, ...]:
                 model=_read_numbers(node["model"], shape),
             )
         )
-    return tuple(found)
+    return tuple(marginals)
 
 
 def read_pairs(data: bytes, schema: Schema) -> tuple[PairAccuracy, ...]:
@@ -324,14 +326,14 @@ def read_pairs(data: bytes, schema: Schema) -> tuple[PairAccuracy, ...]:
     `PairAccuracy.worst` is not told in it, and is (0, 0).
     """
     root = parse(data, source="model.json").get("pairs")
-    found: list[PairAccuracy] = []
+    pairs: list[PairAccuracy] = []
     for node in () if root is None else root["tables"]:
         if len(node["variables"].texts()) != 2:
             node["variables"].fail("expected two names")
         first, second = (_position(name, schema) for name in node["variables"])
         shape = (schema[first].n_states, schema[second].n_states)
         ends, joint_node = _read_numbers(node["interval"], (*shape, 2)), node.get("joint")
-        found.append(
+        pairs.append(
             PairAccuracy(
                 first=first,
                 second=second,
@@ -345,7 +347,7 @@ def read_pairs(data: bytes, schema: Schema) -> tuple[PairAccuracy, ...]:
                 joint=None if joint_node is None else _read_numbers(joint_node, shape),
             )
         )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _position(name: Node, schema: Schema) -> int:
@@ -355,7 +357,7 @@ def _position(name: Node, schema: Schema) -> int:
 
 
 def _read_numbers(node: Node, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """A table of numbers; null, of one or of all that an entry holds, is NaN."""
+    """Read a table of numbers; null, of one or of all that an entry holds, is NaN."""
     if node.value is None:
         return np.full(shape, math.nan)
     if not shape:
@@ -367,9 +369,9 @@ def _read_numbers(node: Node, shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def _variable(variable: Variable) -> Json:
-    said = written(variable)
-    owner = said.pop("party")
-    return {**said, "owner": owner}
+    entry = written(variable)
+    owner = entry.pop("party")
+    return {**entry, "owner": owner}
 
 
 def _read_variable(node: Node) -> Variable:
@@ -396,7 +398,7 @@ def _read_variable(node: Node) -> Variable:
 
 
 def numbers(array: NDArray[np.float64]) -> Any:
-    """A table of numbers for a JSON document: nested lists; NaN becomes null."""
+    """Return a table of numbers for a JSON document: nested lists; NaN becomes null."""
     if array.ndim > 1:
         return [numbers(row) for row in array]
     return [None if math.isnan(value) else value for value in cast("list[float]", array.tolist())]
@@ -451,16 +453,16 @@ def _read_family(node: Node, schema: Schema) -> Family:
 
     intervals = [[_read_interval(cell) for cell in row] for row in node["interval"]]
     unstable = [[cell.boolean() for cell in row] for row in node["unstable"]]
-    marked = node.get("replaced")
-    replaced = None if marked is None else [[cell.boolean() for cell in row] for row in marked]
-    for key, grid in (("interval", intervals), ("unstable", unstable), ("replaced", replaced)):
+    marks = node.get("replaced")
+    is_replaced = None if marks is None else [[cell.boolean() for cell in row] for row in marks]
+    for key, grid in (("interval", intervals), ("unstable", unstable), ("replaced", is_replaced)):
         if grid is None:
             continue
         if len(grid) != shape[0] or any(len(row) != shape[1] for row in grid):
             node[key].fail(f"expected {shape[0]} rows of {shape[1]} entries")
     ends = np.array(intervals, dtype=np.float64).reshape((*shape, 2))
     projection = node.get("projection")  # absent in models of the first version
-    implied = node.get("implied")
+    implied_node = node.get("implied")
     return Family(
         child=child,
         parents=parents,
@@ -470,8 +472,8 @@ def _read_family(node: Node, schema: Schema) -> Family:
         interval_low=ends[..., 0],
         interval_high=ends[..., 1],
         unstable=np.array(unstable, dtype=np.bool_).reshape(shape),
-        replaced=None if replaced is None else np.array(replaced, dtype=np.bool_).reshape(shape),
-        implied=implied is not None and implied.boolean(),
+        replaced=None if is_replaced is None else np.array(is_replaced, dtype=np.bool_).reshape(shape),
+        implied=implied_node is not None and implied_node.boolean(),
         projection=None
         if projection is None
         else Projection(

@@ -180,7 +180,7 @@ class PublishedPosterior:
     constant: tuple[int, ...] = ()
 
     def edge(self, parent: int, child: int) -> Edge:
-        """An edge by its positions; of one that no graph has, the probability is 0."""
+        """Return an edge by its positions; of one that no graph has, the probability is 0."""
         for edge in self.edges:
             if (edge.parent, edge.child) == (parent, child):
                 return edge
@@ -293,7 +293,7 @@ def _units(table: Floats) -> list[list[int]]:
 
 
 def read_networks(folder: Path) -> tuple[Network, ...]:
-    """The M networks of a release, in the order of its sets.
+    """Return the M networks of a release, in the order of its sets.
 
     Args:
         folder: of the release; whether it is one that can be trusted is for `release.verification`.
@@ -303,10 +303,10 @@ def read_networks(folder: Path) -> tuple[Network, ...]:
         FileNotFoundError: the release has no posterior.
     """
     try:
-        model, sampled = (read_at_most(folder / name, DOCUMENT_BYTES) for name in ("model.json", FILE))
+        model, posterior_bytes = (read_at_most(folder / name, DOCUMENT_BYTES) for name in ("model.json", FILE))
     except TooLargeError as error:
         raise GateFailed("RELEASE_INVALID", f"{folder}: model.json or {FILE} has {error}") from None
-    return read(sampled, model_json.read(model).schema).networks
+    return read(posterior_bytes, model_json.read(model).schema).networks
 
 
 def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = None) -> PublishedPosterior:
@@ -323,8 +323,8 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
             parts do not fit together.
     """
     root = parse(data, source=FILE)
-    if (got := root["format"].text()) != FORMAT:
-        root["format"].fail(f"got '{got}', expected '{FORMAT}'")
+    if (actual := root["format"].text()) != FORMAT:
+        root["format"].fail(f"got '{actual}', expected '{FORMAT}'")
     if (version := root["version"].integer()) != VERSION:
         root["version"].fail(f"got {version}, this software reads {VERSION}")
     if root["variables"].texts() != schema.names:
@@ -403,12 +403,12 @@ def _read_dag(node: Node, schema: Schema) -> Dag:
 
 
 def _read_network(node: Node, schema: Schema) -> Network:
-    listed = node.items()
-    if len(listed) != len(schema):
-        node.fail(f"{len(listed)} tables, expected one for each of {len(schema)} variables")
-    dag = Dag(parents=tuple(tuple(item.integer() for item in family["parents"]) for family in listed))
+    items = node.items()
+    if len(items) != len(schema):
+        node.fail(f"{len(items)} tables, expected one for each of {len(schema)} variables")
+    dag = Dag(parents=tuple(tuple(item.integer() for item in family["parents"]) for family in items))
     families: list[Family] = []
-    for child, (item, parents) in enumerate(zip(listed, dag.parents, strict=True)):
+    for child, (item, parents) in enumerate(zip(items, dag.parents, strict=True)):
         rows = [row.floats() for row in item["probability"]]
         shape = (math.prod(schema[parent].n_states for parent in parents), schema[child].n_states)
         if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):

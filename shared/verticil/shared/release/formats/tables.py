@@ -98,20 +98,20 @@ def _append_csv(frame: pd.DataFrame, file: BinaryIO) -> None:
     for start in range(0, len(frame), rows):
         columns = [_as_texts(column) for column in table.slice(start, rows).columns]
         if len(columns) > 1 and None not in columns:  # pandas quotes an empty line
-            written = pa.BufferOutputStream()
+            buffer = pa.BufferOutputStream()
             try:
                 options = csv.WriteOptions(include_header=False, quoting_style="none")
-                csv.write_csv(pa.table(columns, table.column_names), written, options)
+                csv.write_csv(pa.table(columns, table.column_names), buffer, options)
             except pa.ArrowInvalid:  # a text that needs quotes; pyarrow quotes all texts of a column or none
                 pass
             else:
-                file.write(written.getvalue())
+                file.write(buffer.getvalue())
                 continue
         _csv_of(frame.iloc[start : start + rows], file, header=False)
 
 
 def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """A column that pyarrow writes as pandas does; None: there is none."""
+    """Return a column that pyarrow writes as pandas does; None: there is none."""
     import pyarrow as pa
 
     kind = column.type
@@ -278,12 +278,12 @@ def _field(variable: Variable, *, labelled: bool) -> dict[str, Json]:
             **bins,
             **owner,
         }
-    needed: dict[str, Json] = {} if words else {"required": True}
+    constraints: dict[str, Json] = {} if words else {"required": True}
     if words:
         bins = {"description": f"null: {words[0]}", **bins}
     if variable.integer:
-        limits: Json = {**needed, "minimum": math.ceil(low), "maximum": math.ceil(high) - 1}
+        limits: Json = {**constraints, "minimum": math.ceil(low), "maximum": math.ceil(high) - 1}
         return {"name": variable.name, "type": "integer", "constraints": limits, **bins, **owner}
     # `maximum` besides `exclusiveMaximum`, for readers of version 1: rounding can make a value equal to the upper edge
-    limits = {**needed, "minimum": low, "maximum": high}
+    limits = {**constraints, "minimum": low, "maximum": high}
     return {"name": variable.name, "type": "number", "constraints": limits, **bins, **owner}

@@ -35,7 +35,7 @@ class JointView:
 
 
 def joint_view(content: ReleaseContent) -> JointView | None:
-    """What is said; None: records come from the network."""
+    """Return the view of the joint model; None: records come from the network."""
     model = content.joint
     if model is None:
         return None
@@ -52,21 +52,23 @@ def joint_view(content: ReleaseContent) -> JointView | None:
     if isinstance(alpha, float) and alpha < 1:
         left_out = "as far as tables that the fit had not seen confirm it"
         fit.append(f"The dependence that was found is kept to {wording.percent(alpha, 0)}, {left_out}.")
-    known: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     if pairs := content.accuracy:
         sides = ([_joint(pair) for pair in pairs], [pair.synthetic for pair in pairs], [pair.network for pair in pairs])
-        known = tuple(
+        names = tuple(
             _mean(_moved(side, pair.estimate) for side, pair in zip(shares, pairs, strict=True)) for shares in sides
         )
-    return JointView(made_of=made_of, fit=" ".join(fit), sampling=_sampling(model, content.codes), known=known)
+    return JointView(made_of=made_of, fit=" ".join(fit), sampling=_sampling(model, content.codes), known=names)
 
 
 def sampled_from(content: ReleaseContent) -> str:
-    """How much of the joint model and of the network the records come from, where the study leaves it open; else empty."""
-    said = content.joint_facts.get("sampled_from")
-    if not isinstance(said, dict):
+    """Describe how much of the joint model and of the network the records come from, where the study leaves it open; else
+    empty.
+    """
+    weights = content.joint_facts.get("sampled_from")
+    if not isinstance(weights, dict):
         return ""
-    share = said["joint"]
+    share = weights["joint"]
     assert isinstance(share, float)
     begin = "The study leaves open what synthetic records come from"
     if share <= 0:
@@ -102,5 +104,5 @@ def _moved(shares: Floats, expected: Floats) -> float:
 
 
 def _mean(distances: Iterable[float]) -> str:
-    found = list(distances)
-    return wording.percent(sum(found) / max(1, len(found)))
+    values = list(distances)
+    return wording.percent(sum(values) / max(1, len(values)))

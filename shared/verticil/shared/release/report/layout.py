@@ -64,12 +64,12 @@ def arrange(dag: Dag, widths: Sequence[float]) -> Drawing:
         widths: width of each node's box.
     """
     layer = _layers(dag)
-    linked = {node for edge in dag.edges() for node in edge}
-    n_rows = max((layer[node] for node in linked), default=-1) + 1
+    linked_nodes = {node for edge in dag.edges() for node in edge}
+    n_rows = max((layer[node] for node in linked_nodes), default=-1) + 1
     # Points are nodes, then one bend for each row that an edge crosses.
     size = list(widths)
     rows: list[list[int]] = [[] for _ in range(n_rows)]
-    for node in sorted(linked):
+    for node in sorted(linked_nodes):
         rows[layer[node]].append(node)
     chains: list[list[int]] = []
     for parent, child in dag.edges():
@@ -88,14 +88,14 @@ def arrange(dag: Dag, widths: Sequence[float]) -> Drawing:
     rows = _order(rows, above, below)
     x = _positions(rows, above, below, size)
     y = {point: _MARGIN + NODE_HEIGHT / 2 + number * _ROW_STEP for number, row in enumerate(rows) for point in row}
-    _place_unlinked([node for node in range(dag.n_variables) if node not in linked], size, x, y, n_rows)
+    _place_unlinked([node for node in range(dag.n_variables) if node not in linked_nodes], size, x, y, n_rows)
 
-    left = min((x[node] - size[node] / 2 for node in x), default=0.0) - _MARGIN
+    left_edge = min((x[node] - size[node] / 2 for node in x), default=0.0) - _MARGIN
     right = max((x[node] + size[node] / 2 for node in x), default=0.0) + _MARGIN
-    x = {point: value - left for point, value in x.items()}
+    x = {point: value - left_edge for point, value in x.items()}
     boxes = tuple(Box(x=x[node], y=y[node], width=size[node], height=NODE_HEIGHT) for node in range(dag.n_variables))
     bottom = max((box.y for box in boxes), default=0.0) + NODE_HEIGHT / 2 + _MARGIN
-    return Drawing(boxes=boxes, curves=tuple(_curves(chains, x, y, size)), width=right - left, height=bottom)
+    return Drawing(boxes=boxes, curves=tuple(_curves(chains, x, y, size)), width=right - left_edge, height=bottom)
 
 
 def _layers(dag: Dag) -> list[int]:
@@ -156,19 +156,19 @@ def _positions(
     for sweep in range(_SWEEPS):
         order = rows if sweep % 2 == 0 else rows[::-1]
         for row in order:
-            wanted = {}
+            targets = {}
             for point in row:
                 near = above[point] + below[point]
-                wanted[point] = sum(x[other] for other in near) / len(near) if near else x[point]
-            _settle(row, wanted, size, x)
+                targets[point] = sum(x[other] for other in near) / len(near) if near else x[point]
+            _settle(row, targets, size, x)
     return x
 
 
 def _settle(row: list[int], wanted: dict[int, float], size: list[float], x: dict[int, float]) -> None:
     """Nearest positions to the wanted ones, in least squares, that keep the order and the distances (pool adjacent violators)."""
     offsets = [0.0]
-    for left, right in itertools.pairwise(row):
-        offsets.append(offsets[-1] + (size[left] + size[right]) / 2 + _GAP)
+    for first, right in itertools.pairwise(row):
+        offsets.append(offsets[-1] + (size[first] + size[right]) / 2 + _GAP)
     blocks: list[tuple[float, int]] = []  # mean, count
     for point, offset in zip(row, offsets, strict=True):
         blocks.append((wanted[point] - offset, 1))
@@ -176,19 +176,19 @@ def _settle(row: list[int], wanted: dict[int, float], size: list[float], x: dict
             (mean, count), (mean_before, count_before) = blocks.pop(), blocks.pop()
             total = count + count_before
             blocks.append(((mean * count + mean_before * count_before) / total, total))
-    settled = [mean for mean, count in blocks for _ in range(count)]
-    for point, value, offset in zip(row, settled, offsets, strict=True):
+    positions = [mean for mean, count in blocks for _ in range(count)]
+    for point, value, offset in zip(row, positions, offsets, strict=True):
         x[point] = value + offset
 
 
 def _place_unlinked(nodes: list[int], size: list[float], x: dict[int, float], y: dict[int, float], n_rows: int) -> None:
     """Nodes without edges stand in rows of their own, below all others."""
-    left = min((value - size[point] / 2 for point, value in x.items()), default=0.0)
-    limit = max(left + 720.0, max((value + size[point] / 2 for point, value in x.items()), default=0.0))
-    edge, row = left, float(n_rows)
+    left_edge = min((value - size[point] / 2 for point, value in x.items()), default=0.0)
+    limit = max(left_edge + 720.0, max((value + size[point] / 2 for point, value in x.items()), default=0.0))
+    edge, row = left_edge, float(n_rows)
     for node in nodes:
-        if edge > left and edge + size[node] > limit:
-            edge, row = left, row + 0.65
+        if edge > left_edge and edge + size[node] > limit:
+            edge, row = left_edge, row + 0.65
         x[node] = edge + size[node] / 2
         y[node] = _MARGIN + NODE_HEIGHT / 2 + row * _ROW_STEP
         edge += size[node] + _GAP
@@ -223,6 +223,6 @@ def _curves(chains: list[list[int]], x: dict[int, float], y: dict[int, float], s
 
 
 def _port(place: int, count: int, width: float) -> float:
-    """Where on a node's side an edge begins or ends, from the side's middle: spread over at most 60 % of it."""
+    """Return where on a node's side an edge begins or ends, from the side's middle: spread over at most 60 % of it."""
     step = min(18.0, 0.6 * width / max(count - 1, 1))
     return (place - (count - 1) / 2) * step

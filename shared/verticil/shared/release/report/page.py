@@ -84,7 +84,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """One variable's shares."""
+    """The shares of one variable."""
 
     name: str
     owner: str
@@ -116,7 +116,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartyRow:
-    """One party's contribution."""
+    """A row of one party's contribution."""
 
     name: str
     owner_index: int
@@ -125,7 +125,7 @@ class PartyRow:
 
 
 def render(content: ReleaseContent) -> str:
-    """The page.
+    """Render the page as HTML.
 
     Returns:
         HTML that needs nothing else: styles and drawings are inside, there is no script.
@@ -134,13 +134,15 @@ def render(content: ReleaseContent) -> str:
 
 
 def _read(name: str) -> str:
-    """A template: one of the report's own, or a protocol's under ``protocol/NAME``."""
+    """Read a template: one of the report's own, or a protocol's under ``protocol/NAME``."""
     folder, _, protocol = name.rpartition("/")
     return RELEASES.named(protocol).template() if folder == "protocol" else own_template(name)
 
 
 def _noisy_tables(statement: PrivacyStatement) -> dict[str, object] | None:
-    """Of noise on the tables that everything was computed from: how many, how much, everybody's limit; None: there is none."""
+    """Describe the noise on the tables that everything was computed from: how many, how much, everybody's limit; None:
+    there is none.
+    """
     event = next((item.planned.event for item in statement.events if isinstance(item.planned.event, NoisyTables)), None)
     if event is None:
         return None
@@ -237,12 +239,14 @@ def _values(content: ReleaseContent) -> dict[str, object]:
 
 
 def _copies(content: ReleaseContent) -> str | None:
-    """How many synthetic records are those of people whom nobody equals, as the owner of the table counted; None: nobody did."""
-    found = content.search.get(COPIES)
-    if not isinstance(found, int):
+    """Describe how many synthetic records are those of people whom nobody equals, as the table's owner counted; None: no
+    count.
+    """
+    n_copies = content.search.get(COPIES)
+    if not isinstance(n_copies, int):
         return None
-    told = wording.count(found, "synthetic record equals", "synthetic records equal")
-    return f"{told} the row of a person whom no other one in the table equals"
+    count_words = wording.count(n_copies, "synthetic record equals", "synthetic records equal")
+    return f"{count_words} the row of a person whom no other one in the table equals"
 
 
 def _row(column: ColumnStatement, owner_index: Mapping[str, int]) -> Row:
@@ -274,12 +278,12 @@ def _released_set(column: ColumnStatement) -> str | None:
 
 
 def _joint(column: ColumnStatement) -> str | None:
-    """What a compound is, in words; None for a single column."""
+    """Describe a compound in words; None for a single column."""
     if len(column.variables) == 1:
         return None
     were = "was" if column.impossible == 1 else "were"
-    removed = f", without {column.impossible:,} that {were} declared impossible" if column.impossible else ""
-    return f"one draw over {column.n_states:,} combinations{removed}"
+    reduction = f", without {column.impossible:,} that {were} declared impossible" if column.impossible else ""
+    return f"one draw over {column.n_states:,} combinations{reduction}"
 
 
 def _total(statement: PrivacyStatement) -> dict[str, object]:
@@ -295,7 +299,7 @@ def _total(statement: PrivacyStatement) -> dict[str, object]:
 
 
 def _unchanged(statement: PrivacyStatement) -> dict[str, object]:
-    """The columns without noise: what the page says of noise must not be said of them."""
+    """Return the columns without noise: what the page says of noise must not be said of them."""
     names = [name for column in statement.sent_columns if column.is_unchanged for name in column.variables]
     return {
         "names": names,
@@ -305,11 +309,11 @@ def _unchanged(statement: PrivacyStatement) -> dict[str, object]:
 
 
 def _example(statement: PrivacyStatement) -> Row | None:
-    """The bounded column with the largest factor: the statement in words is about it."""
-    bounded = [column for column in statement.sent_columns if column.has_bound and column.epsilon > 0]
-    if not bounded:
+    """Return the bounded column with the largest factor: the statement in words is about it."""
+    bounded_columns = [column for column in statement.sent_columns if column.has_bound and column.epsilon > 0]
+    if not bounded_columns:
         return None
-    worst = max(bounded, key=lambda column: column.epsilon)
+    worst = max(bounded_columns, key=lambda column: column.epsilon)
     return _row(worst, {worst.owner: 0})
 
 
@@ -334,33 +338,33 @@ def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[l
             child=schema[curve.child].name,
             crosses=schema[curve.parent].owner != schema[curve.child].owner,
             curve=curve,
-            strength=None if known is None else wording.percent(known, 0),
-            information="" if told is None else f"{told:.3g} nats",
-            confirmed=known is None or known >= CONFIRMED,
-            width=_WIDTH if known is None else _THIN + (_THICK - _THIN) * known,
+            strength=None if edge_strength is None else wording.percent(edge_strength, 0),
+            information="" if edge_information is None else f"{edge_information:.3g} nats",
+            confirmed=edge_strength is None or edge_strength >= CONFIRMED,
+            width=_WIDTH if edge_strength is None else _THIN + (_THICK - _THIN) * edge_strength,
         )
         for curve in drawing.curves
         for names_of in ((schema[curve.parent].name, schema[curve.child].name),)
-        for known, told in ((strength.get(names_of), information.get(names_of)),)
+        for edge_strength, edge_information in ((strength.get(names_of), information.get(names_of)),)
     ]
     return edges, nodes, drawing
 
 
 def _of_edges(search: Mapping[str, Json], key: str) -> dict[tuple[str, str], float]:
-    """A figure of edges by names, where the release has it."""
-    found: dict[tuple[str, str], float] = {}
+    """Return a figure of edges by names, where the release has it."""
+    figures: dict[tuple[str, str], float] = {}
     rows = search.get(key)
     for row in rows if isinstance(rows, Sequence) and not isinstance(rows, str) else ():
         match row:
             case (str(parent), str(child), int() | float() as figure):
-                found[parent, child] = float(figure)
+                figures[parent, child] = float(figure)
             case _:
                 raise ValueError(f"{key} is not a list of parent, child and number")
-    return found
+    return figures
 
 
 def _weak(search: Mapping[str, Json]) -> tuple[str, list[str]] | None:
-    """The minimum strength and the edges that were taken out for it; None where the study asks for none."""
+    """Return the minimum strength and the edges that were taken out for it; None where the study asks for none."""
     if not isinstance(minimum := search.get("minimum_strength"), int | float):
         return None
     weak = _of_edges(search, "weak_edges_taken_out")
@@ -370,13 +374,13 @@ def _weak(search: Mapping[str, Json]) -> tuple[str, list[str]] | None:
 
 
 def _custom(content: ReleaseContent) -> str | None:
-    """What the custom network promises; None where the study asks for none. That it is kept is checked by the content."""
+    """Return what the custom network promises; None where the study asks for none. The content checks that it holds."""
     custom = content.study.custom_network()
     return None if custom is None else custom.promise(content.study.schema.names)
 
 
 def _letters(text: str) -> float:
-    """The width of a text in average letters; Chinese, Japanese and Korean letters are wide."""
+    """Return the width of a text in average letters; Chinese, Japanese and Korean letters are wide."""
     return sum(1.9 if unicodedata.east_asian_width(letter) in "WF" else 1.0 for letter in text)
 
 
@@ -399,7 +403,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
         scale = _BAR_WIDTH / max(top * 1.04, 1e-9)
         order = range(variable.n_states)
         largest = sorted(zip(synthetic, order, strict=True), key=lambda pair: (-pair[0], pair[1]))[:_SHOWN_CATEGORIES]
-        shown = sorted(k for _, k in largest)
+        indices = sorted(k for _, k in largest)
         bars = tuple(
             Bar(
                 label=variable.labels[k],
@@ -411,7 +415,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
                 low_at=0.0 if math.isnan(low[k]) else low[k] * scale,
                 high_at=0.0 if math.isnan(high[k]) else high[k] * scale,
             )
-            for k in shown
+            for k in indices
         )
         outside = sum(not math.isnan(low[k]) and not low[k] <= synthetic[k] <= high[k] for k in order)
         result.append(
@@ -428,7 +432,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
 
 
 def _facts(content: ReleaseContent) -> list[tuple[str, str]]:
-    """How the release was made, for readers who want to make it again."""
+    """Return how the release was made, for readers who want to make it again."""
     study = content.study
     facts = [
         ("Published", content.published_text),

@@ -117,38 +117,39 @@ def _worth(bulk: float, tail: float) -> str:
 
 
 def posterior_view(content: ReleaseContent) -> PosteriorView | None:
-    """What is said; None: the study finds one graph."""
-    found = content.posterior
-    if found is None:
+    """Return the view of the posterior; None: the study finds one graph."""
+    posterior = content.posterior
+    if posterior is None:
         return None
-    rule, agreement = content.study.posterior, found.agreement
-    links = sorted(_links(content, found), key=lambda item: -item[0])
-    shown = tuple(link for chance, link in links if chance >= _LEAST)[:_SHOWN]
-    first = wording.percent(found.graphs[0][1]) if found.graphs else "0%"
+    rule, agreement = content.study.posterior, posterior.agreement
+    links = sorted(_links(content, posterior), key=lambda item: -item[0])
+    links_shown = tuple(link for chance, link in links if chance >= _LEAST)[:_SHOWN]
+    first = wording.percent(posterior.graphs[0][1]) if posterior.graphs else "0%"
     names, within = content.study.schema.names, set(estimated_within(content.study))
-    binned = [v for v, variable in enumerate(content.study.schema.variables) if variable.n_bins]
+    binned_variables = [v for v, variable in enumerate(content.study.schema.variables) if variable.n_bins]
     gamma = f"exp(−{rule.gamma:g} p^{rule.alpha:g}) for each column with p parents: fewer arrows"
     return PosteriorView(
         agree=agreement.agree,
         prior_speaks=agreement.prior_speaks,
-        exact=found.source == "records",
-        source=SOURCES[found.source],
-        chains=f"{found.chains} chains of {found.steps:,} steps, of which the first {found.burn_in:,} were left out",
+        exact=posterior.source == "records",
+        source=SOURCES[posterior.source],
+        chains=f"{posterior.chains} chains of {posterior.steps:,} steps, of which the first {posterior.burn_in:,} were left out",
         r_hat=_figure(agreement.r_hat),
         difference=f"{100 * agreement.edge_difference:.1f} percentage points",
         effective=_worth(agreement.effective, agreement.tail),
-        graphs=f"{wording.count(found.distinct, 'different graph')} among {found.n_graphs:,}; the most frequent one has {first}",
+        graphs=f"{wording.count(posterior.distinct, 'different graph')} among {posterior.n_graphs:,}; "
+        f"the most frequent one has {first}",
         prior="all graphs alike" if rule.prior == "uniform" else gamma,
-        links=shown,
-        hidden=len(links) - len(shown),
-        pairs=tuple(_pairs(content, found)),
-        statistics=tuple(map(_statistic, found.predictive)),
-        remarks=posterior_remarks(found, names),
-        sets=len(found.networks),
+        links=links_shown,
+        hidden=len(links) - len(links_shown),
+        pairs=tuple(_pairs(content, posterior)),
+        statistics=tuple(map(_statistic, posterior.predictive)),
+        remarks=posterior_remarks(posterior, names),
+        sets=len(posterior.networks),
         each=wording.count(len(content.synthetic), "record"),
-        missing=tuple((names[v], wording.count(n, "record")) for v, n in found.missing or ()),
-        estimated=tuple(names[v] for v in binned if v in within),
-        declared=tuple(names[v] for v in binned if v not in within),
+        missing=tuple((names[v], wording.count(n, "record")) for v, n in posterior.missing or ()),
+        estimated=tuple(names[v] for v in binned_variables if v in within),
+        declared=tuple(names[v] for v in binned_variables if v not in within),
         in_records=content.study.records_from == "posterior",
     )
 
@@ -158,7 +159,7 @@ def _figure(value: float) -> str:
 
 
 def _links(content: ReleaseContent, found: PublishedPosterior) -> Iterator[tuple[float, Link]]:
-    """Of each two columns that any graph links: the probability of a link, and the row."""
+    """Yield, of each two columns that any graph links, the probability of a link, and the row."""
     names, edges = content.study.schema.names, {(edge.parent, edge.child): edge for edge in found.edges}
     kept = set(found.consensus.edges())
     for a, b in sorted({(min(pair), max(pair)) for pair in edges}):
@@ -208,7 +209,7 @@ _SAID: Final = {
 
 
 def statistic_words(words: tuple[str, ...]) -> str:
-    """A statistic for people.
+    """Describe a statistic for people.
 
     >>> statistic_words(("mle", "smoker", "yes", "age", "old"))
     'share with smoker = yes, given age = old'
@@ -218,21 +219,21 @@ def statistic_words(words: tuple[str, ...]) -> str:
     'mean of income, given region = north'
     """
     name, *rest = words
-    used = {"mean": 1, "logistic": 3}.get(name, 2)
-    said, more = _SAID[name].format(*rest), rest[used:]
+    n_words = {"mean": 1, "logistic": 3}.get(name, 2)
+    sentence, more = _SAID[name].format(*rest), rest[n_words:]
     if name in {"mean", "mle", "overlap"} and more:
-        given = (f"{variable} = {label}" for variable, label in zip(more[::2], more[1::2], strict=True))
-        return f"{said}, given {', '.join(given)}"
-    return f"{said}, beside {', '.join(more)}" if more else said
+        conditions = (f"{variable} = {label}" for variable, label in zip(more[::2], more[1::2], strict=True))
+        return f"{sentence}, given {', '.join(conditions)}"
+    return f"{sentence}, beside {', '.join(more)}" if more else sentence
 
 
 def _statistic(item: Predicted) -> Statistic:
-    undefined = sum(map(math.isnan, item.draws))
-    known = not math.isnan(item.mean)
+    n_undefined = sum(map(math.isnan, item.draws))
+    has_mean = not math.isnan(item.mean)
     return Statistic(
         words=statistic_words(item.words),
-        mean=f"{item.mean:.4g}" if known else "",
-        interval=f"{item.low:.4g} to {item.high:.4g}" if known else "",
-        undefined=f"{undefined:,} of {len(item.draws):,}" if undefined else "",
+        mean=f"{item.mean:.4g}" if has_mean else "",
+        interval=f"{item.low:.4g} to {item.high:.4g}" if has_mean else "",
+        undefined=f"{n_undefined:,} of {len(item.draws):,}" if n_undefined else "",
         worth=_worth(item.effective, item.tail),
     )

@@ -85,7 +85,7 @@ class PairRow:
 
 
 def pair_rows(content: ReleaseContent) -> tuple[PairRow, ...]:
-    """The pairs of all edges and those that the study names; those that differ come first."""
+    """Return the pairs of all edges and those that the study names; those that differ come first."""
     schema, n = content.study.schema, content.n_common
 
     def row(pair: PairAccuracy) -> PairRow:
@@ -138,26 +138,26 @@ def _possible_rows(family: Family, study: Study) -> NDArray[np.bool_]:
 
 
 def family_tables(content: ReleaseContent) -> tuple[FamilyTable, ...]:
-    """The tables of all columns, in their order."""
+    """Return the tables of all columns, in their order."""
     schema = content.study.schema
     tables: list[FamilyTable] = []
-    left = MAX_ROWS
+    n_left = MAX_ROWS
     for family in content.network.families:
-        shown = family.probability.size <= left
-        left -= family.probability.size if shown else 0
+        is_shown = family.probability.size <= n_left
+        n_left -= family.probability.size if is_shown else 0
         tables.append(
             FamilyTable(
                 name=schema[family.child].name,
                 parents=tuple(schema[parent].name for parent in family.parents),
                 n_cells=wording.count(family.probability.size, "probability", "probabilities"),
-                configurations=_configurations(family, schema) if shown else (),
+                configurations=_configurations(family, schema) if is_shown else (),
             )
         )
     return tuple(tables)
 
 
 def _configurations(family: Family, schema: Schema) -> tuple[Configuration, ...]:
-    given = itertools.product(*(schema[parent].labels for parent in family.parents))
+    conditions = itertools.product(*(schema[parent].labels for parent in family.parents))
     arrays = (family.probability, family.estimate, family.standard_error, family.interval_low, family.interval_high)
     rows = zip(*(cast("list[list[float]]", array.tolist()) for array in arrays), strict=True)
     return tuple(
@@ -176,10 +176,10 @@ def _configurations(family: Family, schema: Schema) -> tuple[Configuration, ...]
                 )
             ),
         )
-        for labels, row in zip(given, rows, strict=True)
+        for labels, row in zip(conditions, rows, strict=True)
     )
 
 
 def _error(value: float) -> str:
-    """A standard error; above 1000 % there is nothing to tell."""
+    """Write a standard error; above 1000 % there is nothing to tell."""
     return wording.share(value) if math.isnan(value) or value <= 10 else "over 1000%"
