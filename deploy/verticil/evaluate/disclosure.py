@@ -331,7 +331,7 @@ def _singling_out(this_round: Round, play: Play, setting: Setting) -> Measured:
 
 
 def _drop_impossible(synthetic: CodedTable, factors: Sequence[Factor]) -> CodedTable:
-    """Without records that rules make impossible, which are nobody's; all where all are."""
+    """Leave out records that the rules make impossible, which nobody can have; return all where all are impossible."""
     is_possible = np.ones(synthetic.n, dtype=np.bool_)
     for scope, compatible in factors:
         is_possible &= compatible[tuple(synthetic.codes[column] for column in scope)] > 0

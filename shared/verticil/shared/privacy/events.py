@@ -392,7 +392,7 @@ def _unknown(name: str) -> Refusal:
 
 
 def column_reader(study: Study) -> str:
-    """Whom a study's randomized columns are drawn for: the miner alone where all that is published follows from noisy tables."""
+    """Return the reader of a study's randomized columns: the miner alone where everything published follows from noisy tables."""
     if opens_tables(study):
         return DEALER.name
     return COLUMNS.name if study.tables is None else MINER_ALONE

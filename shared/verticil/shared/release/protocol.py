@@ -115,7 +115,7 @@ def own_template(name: str) -> str:
 
 @functools.cache  # it keeps the compiled templates, which take longer to make than a page
 def templates(read: Callable[[str], str]) -> Environment:
-    """The templates that `read` finds; they escape everything that they are given, and refuse what they are not given."""
+    """Return the templates that `read` finds; they escape everything that they are given, and refuse what they are not given."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     return Environment(

@@ -144,7 +144,7 @@ def dealers(study: Study) -> tuple[str, ...]:
 
 
 def dealt(study: Study) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Whose masks are dealt together, and by whom: all pairs of parties, then all three that have a table together."""
+    """Return whose masks are dealt together, and by whom: all pairs of parties, then all three that have a table together."""
     pairs = zip(itertools.combinations(study.parties, 2), dealers(study), strict=True)
     return (*pairs, *dict.fromkeys((owners_of(study, table), MINER) for table in triples(study)))
 

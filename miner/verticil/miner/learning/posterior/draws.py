@@ -85,7 +85,7 @@ def match_errors(family: Callable[[int, tuple[int, ...]], Family]) -> Concentrat
 
 
 def within(concentration: Floats, possible: NDArray[np.bool_]) -> Floats:
-    """Without the cells that rules leave impossible: Dirichlet rows given that these are 0. A row of such cells alone stays."""
+    """Set the cells that rules make impossible to 0: Dirichlet rows given these zeros. A row of such cells alone stays."""
     return np.where(possible | ~possible.any(axis=1, keepdims=True), concentration, 0.0)
 
 

@@ -423,7 +423,7 @@ class PartyNode:
                     self._peers.wake()
 
     async def _beat_alone(self) -> None:
-        """Without a miner nothing else shows that the daemon lives."""
+        """Show that the daemon lives where there is no miner, whose calls show it elsewhere."""
         while True:
             await self._beat(is_connected=True)
             await asyncio.sleep(BEAT_SECONDS)

@@ -387,7 +387,7 @@ async def _collect(context: PeerStudyContext, name: str) -> None:
 
 
 def _check(context: PeerStudyContext, name: str, body: bytes) -> None:
-    """Whose statement it is, and that it rests on the same study, people, structure and columns."""
+    """Check whose statement it is, and that it rests on the same study, people, structure and columns."""
     try:
         signed = common_pb2.Signed.FromString(body)
     except DecodeError:

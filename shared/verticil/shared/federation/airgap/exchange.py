@@ -66,7 +66,7 @@ class Journal:
     def statement(
         self, federation: str, direction: Direction, party: str, *, made_at: dt.datetime, sealed: bool
     ) -> Statement:
-        """Of the next bundle that this side makes; `pack` adds what it holds."""
+        """Make the statement of this side's next bundle; `pack` adds what the bundle holds."""
         return Statement(
             federation=federation,
             direction=direction,
@@ -222,7 +222,7 @@ class Refused:
 
     @classmethod
     def told(cls, refusals: Iterable[carried_pb2.CarriedRefusal], teller: str) -> tuple[Refused, ...]:
-        """As `teller` says it in a bundle."""
+        """Return the refusals as `teller` says them in a bundle."""
         said = [(refusal.what, from_detail(refusal.error, teller=teller)) for refusal in refusals]
         return tuple(cls(what=what, code=error.code, message=error.message, hint=error.hint) for what, error in said)
 

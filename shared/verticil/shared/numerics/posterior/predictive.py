@@ -26,7 +26,7 @@ LEVEL: Final = 0.98
 
 
 def hpd(draws: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """The shortest interval that holds ceil(level M) of M draws; of several the lowest.
+    """Return the shortest interval that holds ceil(level M) of M draws; of several the lowest.
 
     Args:
         draws: (m,); those that are NaN, a statistic that is not defined on its records, do not count.
