@@ -53,8 +53,8 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.shared.study.peer:peer_statement": "the figures of a release; a test here compares them with the accountant's",
     "verticil.shared.study.peer:PeerStatement": "writes those figures down",
     # the noise itself, which is made of what the study asks
-    "verticil.party.protocol.peer.learner:share_noise": "makes the noise that the accountant charges",
-    "verticil.party.protocol.peer.learning:_store_shared": "names the noise in the ledger's digest of it",
+    "verticil.party.protocol.peer.parameters:share_noise": "makes the noise that the accountant charges",
+    "verticil.party.protocol.peer.sharing:_store_shared": "names the noise in the ledger's digest of it",
     # a limit, or a figure that is rounded for people
     "verticil.party.config:_policy": "the lifetime limit of delta that holds where party.toml states none",
     "verticil.shared.release.wording:factor": "e to the epsilon that it is given, rounded up, in words",

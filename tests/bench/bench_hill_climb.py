@@ -21,7 +21,7 @@ from bench_structures import Codes, adult, read_bif, study_of
 from figure import Figure, not_run
 
 from verticil.miner.learning.scoring.scores import FamilyScores
-from verticil.miner.learning.selection import Found, search_columns
+from verticil.miner.learning.selection import SelectedStructure, search_columns
 from verticil.miner.learning.structure import Search
 from verticil.shared.mechanisms.transition import identity, quantize
 
@@ -64,7 +64,7 @@ def cases() -> Iterator[tuple[str, list[tuple[tuple[int, ...], Codes]]]]:
         yield name, [(network.n_states, network.sample(RECORDS, np.random.default_rng(seed))) for seed in SEEDS]
 
 
-def ours(n_states: Sequence[int], columns: Codes, max_parents: int) -> tuple[Found, float]:
+def ours(n_states: Sequence[int], columns: Codes, max_parents: int) -> tuple[SelectedStructure, float]:
     """What the product finds, and its CPU seconds."""
     names = [f"v{v}" for v in range(len(columns))]
     study = study_of(names, n_states, 1.0, Search(method="hill-climb", score="bic"), "synthesis")
@@ -102,7 +102,7 @@ def theirs(n_states: Sequence[int], columns: Codes, max_parents: int, *, tabu: b
     return [tuple(sorted(dag.parents(v))) for v in range(len(columns))], seconds
 
 
-def bic(found: Found, parents: Parents) -> float:
+def bic(found: SelectedStructure, parents: Parents) -> float:
     """Of a structure in all records, nats."""
     scores = FamilyScores(found.tables)
     return sum(scores.bic(child, family) for child, family in enumerate(parents))

@@ -17,7 +17,7 @@ from pyarrow import csv, parquet
 from verticil.party.dataset.source import read_records
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import DatasetRule
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.codebook import codebook_from
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir import datasets
 from verticil.miner.learning.scoring.counting import all_pair_tables
-from verticil.miner.learning.selection import CANDIDATES, Found, search_columns
+from verticil.miner.learning.selection import CANDIDATES, SelectedStructure, search_columns
 from verticil.miner.learning.structure import Search
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation import estimators, parameters
@@ -150,7 +150,7 @@ def randomized(columns: Codes, study: Study, generator: np.random.Generator) -> 
     return released
 
 
-def distance(columns: Codes, study: Study, found: Found) -> float:
+def distance(columns: Codes, study: Study, found: SelectedStructure) -> float:
     """Mean total variation distance of the two-way tables of as many synthetic records, parameters as the product has them."""
     families = []
     for child, given in enumerate(found.result.dag.parents):
@@ -202,7 +202,7 @@ def trials(
         trial.f1.append(measured[1])
         trial.cpu.append(cpu)
 
-    def searched(columns: Codes, search: Search, prefer: str = "synthesis") -> tuple[Study, Found, float]:
+    def searched(columns: Codes, search: Search, prefer: str = "synthesis") -> tuple[Study, SelectedStructure, float]:
         study = study_of(names, n_states, epsilon, search, prefer)
         start = time.process_time()
         result = search_columns(columns, study, progress=lambda _stage, _percent: None)

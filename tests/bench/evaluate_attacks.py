@@ -29,7 +29,7 @@ from scipy.stats import binom
 
 from verticil.evaluate.coding import coding
 from verticil.evaluate.evaluation import evaluate
-from verticil.evaluate.measures.disclosure import Known, gcap
+from verticil.evaluate.measures.disclosure import AttackedRecords, gcap
 from verticil.evaluate.measures.neighbours import guesses, points
 from verticil.evaluate.reading import table_of
 from verticil.experiments.hittmeir import datasets
@@ -66,7 +66,7 @@ def cost() -> None:
     columns = [np.unique(column, return_inverse=True)[1] for column in real.to_numpy().T.astype(str)]
     for n_keys in (5, 8, len(columns) - 1):
         attacked, published = (
-            Known(keys=tuple(column[rows] for column in columns[:n_keys]), sensitive=columns[-1][rows])
+            AttackedRecords(keys=tuple(column[rows] for column in columns[:n_keys]), sensitive=columns[-1][rows])
             for rows in (slice(13_000), slice(13_000, 26_000))
         )
         begun = time.process_time()

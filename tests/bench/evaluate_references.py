@@ -32,7 +32,7 @@ from other_environment import interpreter
 
 from verticil.evaluate.coding import coding
 from verticil.evaluate.measures.coded import CodedTable
-from verticil.evaluate.measures.disclosure import Known, cap, gcap
+from verticil.evaluate.measures.disclosure import AttackedRecords, cap, gcap
 from verticil.evaluate.measures.fidelity import conditional_kullback_leibler, distances, k_marginal
 from verticil.evaluate.measures.propensity import logistic_propensity, tree_propensity
 from verticil.evaluate.measures.regression import agreement, coefficients
@@ -273,7 +273,7 @@ def sdmetrics(real: CodedTable, other: CodedTable, python: Path) -> tuple[list[R
     pair = distances(real.codes, other.codes, real.n_states, ways=2, tables=[(0, 1)]).mean
     rows.append(("distance of two columns", pair, 1 - found["pair"], "sdmetrics ContingencySimilarity", ""))
     few = [
-        Known(keys=tuple(codes[:600] for codes in table.codes[:4]), sensitive=table.codes[-1][:600])
+        AttackedRecords(keys=tuple(codes[:600] for codes in table.codes[:4]), sensitive=table.codes[-1][:600])
         for table in (real, other)
     ]
     rows.append(("GCAP", gcap(*few).mean, 1 - found["gcap"], "1 - sdmetrics CategoricalGeneralizedCAP", ""))

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from verticil.evaluate.measures.utility import Labelled, utility
 from verticil.experiments.hittmeir.synthesizer import warm_up
+from verticil.miner.learning.full_likelihood import fit_rows
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.whole_rows import fit_rows
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric

@@ -2,8 +2,8 @@
 
 20,000 records of a network of tests/data/networks, their columns randomized with the same epsilon each or not at all, or the
 tables of all pairs with noise of epsilon 1 and delta 1e-9 together (replacement). As many records of the joint model, of the
-network alone, and of what a study gets that leaves it open (`verticil.miner.learning.blend`); their mean total variation distance
-to the generating *network*, whose tables are exact: of all pairs, and of 300 triples.
+network alone, and of what a study gets that leaves it open (`verticil.miner.learning.source_mixture`); their mean total variation
+distance to the generating *network*, whose tables are exact: of all pairs, and of 300 triples.
 
 The figure of each cell is that of the default in parts of the better of the other two, of the means over the seeds; the bound is
 1.03. Ends with 1 where it is missed.
@@ -23,9 +23,9 @@ import numpy as np
 from joint import channels_of, drawn, from_network, noised, released, sigma_for, study_of, units_of
 from joint_data import Truth
 
-from verticil.miner.learning.blend import blend_models
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
+from verticil.miner.learning.source_mixture import blend_models
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.study.document import ReleaseRule
 

@@ -30,13 +30,14 @@ from joint import channels_of, estimate_with, estimated, learned, noised, releas
 from joint_data import Data, Truth
 from numpy.typing import NDArray
 
-from verticil.shared.numerics.joint import atoms, estimate, mixture, stopping
-from verticil.shared.numerics.joint.atoms import Raked
+from verticil.shared.numerics.joint import estimate, mixture, stopping
+from verticil.shared.numerics.joint import weighted_records as atoms
+from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate
 from verticil.shared.numerics.joint.layout import Layout
 from verticil.shared.numerics.joint.mixture import Fit
-from verticil.shared.numerics.joint.work import Work
+from verticil.shared.numerics.joint.weighted_records import Raked
 
 MEAN, WORST = 1.05, 1.10
 Arrays = Mapping[str, NDArray[np.generic]]

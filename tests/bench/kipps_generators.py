@@ -27,7 +27,8 @@ from verticil.evaluate.measures.fidelity import distances
 from verticil.experiments.kipps import datasets
 from verticil.experiments.kipps.datasets import DataSet, recoded
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, FULL
-from verticil.gan import tvae, without
+from verticil.gan import ablations as without
+from verticil.gan import tvae
 from verticil.gan.sampling import Generator, sample
 from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.shared.core.arrays import Codes

@@ -28,7 +28,7 @@ from figure import Figure
 
 from support.masked_arithmetic import arithmetic
 from support.masked_nodes import MINER, Keys, Nodes, plan_for, random_tables
-from verticil.shared.masked.round.messages import Message
+from verticil.shared.masked.round.schedule import Message
 
 ADULT = 32_561
 SIZES = {"north": (20, 20, 20, 20, 2), "south": (11, 11, 11, 11), "west": (16, 16, 15, 15)}

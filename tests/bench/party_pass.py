@@ -164,7 +164,7 @@ def releasing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     """Records from a network, each column with up to two parents, drawn and written."""
     from support.releases import content_of, random_network, release_study_of_two
     from verticil.shared.numerics.model.schema import Variable
-    from verticil.shared.release.formats.tables import write_csv, write_parquet
+    from verticil.shared.release.formats.table_files import write_csv, write_parquet
     from verticil.shared.release.records import released_records
 
     content = content_of(release_study_of_two())

@@ -30,7 +30,7 @@ from verticil.miner.learning import from_tables
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores
 from verticil.miner.learning.posterior.graphs import sampled_graphs
 from verticil.miner.learning.posterior.scores import PosteriorScores
-from verticil.miner.learning.scoring.tables import FamilyTables
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.structure import search_problem
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.gaussian import analytic_sigma

@@ -22,7 +22,7 @@ from run import report
 from support.posterior import plain_redraw
 from verticil.miner.learning.posterior.graphs import run_chains
 from verticil.miner.learning.posterior.scores import PosteriorScores
-from verticil.miner.learning.scoring.tables import FamilyTables
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.design import ColumnUnit

@@ -47,10 +47,10 @@ from numpy.typing import NDArray
 from verticil.miner.learning import selection
 from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.miner.learning.scoring.scores import FamilyScores
-from verticil.miner.learning.selection import Found, search_columns
+from verticil.miner.learning.selection import SelectedStructure, search_columns
 from verticil.miner.learning.structure import Search, search_problem
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation import smaller_families
+from verticil.shared.numerics.estimation import parent_smoothing as smaller_families
 from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.estimators import em_estimate, em_projection
 from verticil.shared.numerics.model.graph import Dag
@@ -105,7 +105,7 @@ CUTS = {
 
 
 def measured(
-    net: Bif, true: Codes, real: dict[tuple[int, int], Table], dag: Dag, found: Found, fit: Fit
+    net: Bif, true: Codes, real: dict[tuple[int, int], Table], dag: Dag, found: SelectedStructure, fit: Fit
 ) -> tuple[float, float]:
     """Distance of the pairs, and mean log-likelihood of true records."""
     tables: list[Table] = []
@@ -125,7 +125,9 @@ def pair_shares(columns: Codes, n_states: tuple[int, ...]) -> dict[tuple[int, in
     return {pair: tables.table(*pair) / len(columns[0]) for pair in tables.pairs()}
 
 
-def cut(found: Found, net: Bif, scores: FamilyScores, study_problem: object, least: float, power: int) -> Dag:
+def cut(
+    found: SelectedStructure, net: Bif, scores: FamilyScores, study_problem: object, least: float, power: int
+) -> Dag:
     """The structure without the parents that go."""
     chosen = selection.LEAST
     selection.LEAST = least

@@ -39,10 +39,10 @@ from joint_data import Data, Truth
 from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir.synthesizer import warm_up
-from verticil.miner.learning.blend import blend_models
+from verticil.miner.learning.exact_tables import counted_tables
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.measured import counted_tables
+from verticil.miner.learning.source_mixture import blend_models
 from verticil.shared.mechanisms.transition import Transition
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate

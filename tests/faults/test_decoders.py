@@ -30,9 +30,9 @@ EXEMPT: Mapping[str, str] = {
     "shared.privacy.events.from_json": "reads the site's own ledger, written by itself",
     "party.protocol.context.Node.verify": "verifies with verify_signed",
     "shared.core.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
-    "party.dataset.releases.Release.from_json": "reads the site's own database, written by itself",
+    "party.dataset.column_draws.Release.from_json": "reads the site's own database, written by itself",
     "party.protocol.between.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
-    "shared.masked.round.folder.RoundFolder.read": "the node's own files, written by itself",
+    "shared.masked.round.round_store.RoundFolder.read": "the node's own files, written by itself",
     "miner.storage.linkage.read_list": "maps a file whose size and SHA-256 were checked before",
     "shared.federation.identity.authority.open_authority": (
         "the authority's own folder; reads with read_certificates and load_private_key"
@@ -50,11 +50,11 @@ EXEMPT: Mapping[str, str] = {
     "shared.study.reading.read_study_text": "is read_study of a text that its own user wrote",
     "shared.release.verification.verify_release_with": "reads with verify_release",
     "shared.documents.foreign_files.reading.read_at_most": "what others read files with: their bytes, as long as they are few",
-    "shared.release.evidence.read_document": "what verify_release reads files with: their bytes, as long as they are few",
+    "shared.release.signatures.read_document": "what verify_release reads files with: their bytes, as long as they are few",
     "shared.synthesis.synthetic.read_both": "reads with read_records, and what read_records reads with",
     "shared.release.drawing.open_models": "reads with model_json.read and read_joint, and study.canonical.from_bytes",
     "cli.service_unit.install": "writes a unit, and reads none",
-    "miner.storage.measured.read_tables": "the miner's own file; tests/unit/test_table_noise.py damages it",
+    "miner.storage.noisy_table_files.read_tables": "the miner's own file; tests/unit/test_table_noise.py damages it",
     "curator.reading.read_table": "reads with party.dataset.source.read_records, as a party does",
     "shared.release.formats.posterior.read_networks": "reads with read and with model_json.read",
     "shared.numerics.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
@@ -66,7 +66,7 @@ EXEMPT: Mapping[str, str] = {
     "reproduce.experiment.read_columns": "reads with read_texts",
     "shared.numerics.knowledge.addresses.read_range": "reads a part of what read_study parsed; its caller words the error",
     "gan.conditions.Parts.entries": "takes codes of records that were read and checked, and numbers drawn for them",
-    "gan.without._Constant.entries": "draws nothing and reads nothing: the condition vector that is left out",
+    "gan.ablations._Constant.entries": "draws nothing and reads nothing: the condition vector that is left out",
     "shared.federation.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
 }
 """What looks like a decoder and is none of foreign bytes, and why."""

@@ -36,7 +36,7 @@ from support import PATIENCE_SECONDS
 from support.sameness import charged, differences, essence
 from verticil.party.config import load_party
 from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
@@ -253,7 +253,7 @@ class Stage:
             spool = Spool(config.state_directory / "spool")
             signing_key = SigningKey.load(config.signing_key, config.certificate)
             authority = config.federation.ca_certificate.read_bytes()
-            own = Node(site=site, spool=spool, signing_key=signing_key, authority=authority, clock=utc_now)
+            own = PartyContext(site=site, spool=spool, signing_key=signing_key, authority=authority, clock=utc_now)
             store = ArtifactStore(config.state_directory / "peer", site.database)
             self.services[f"Peer of {name}"] = PeerService(own, store, software=software_text())
             self.sites[name] = site

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from verticil.miner.learning.scoring import counting, groups
+from verticil.miner.learning.scoring import column_groups as groups
+from verticil.miner.learning.scoring import counting
 from verticil.miner.learning.scoring.counting import GROUP_CELLS, all_pair_tables, family_tables, pair_groups
 from verticil.shared.numerics.estimation import contingency
 

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import load_party
-from verticil.party.dataset.releases import Release
-from verticil.party.limits.policy import Policy
+from verticil.party.dataset.column_draws import ColumnDraw
+from verticil.party.limits.limits import Policy
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import Database
 from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of, together
-from verticil.shared.privacy.accounts import MINER_ALONE, OTHERS, READERS, Cost, Limits, Reader
+from verticil.shared.privacy.accounts import MINER_ALONE, OTHERS, READERS, Cost, Reader, ReaderLimits
 from verticil.shared.privacy.events import DiscreteGaussianCounts, GaussianCounts, PrivacyEvent, RandomizedColumn
 from verticil.shared.privacy.masked import MaskedTables
 
@@ -94,7 +94,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
     (folder / "federation.toml").write_text(FEDERATION)
     (folder / "party.toml").write_text(party_toml(per_study=99.0, lifetime=999.0))
     most = Cost(epsilon=999.0, delta=1e-3)
-    accounts = Limits(study=most, lifetime=most)
+    accounts = ReaderLimits(study=most, lifetime=most)
     return dataclasses.replace(
         load_party(folder / "party.toml").policy, on_data_change="fresh", max_delta_lifetime=1e-3, public=accounts,
         dealer=accounts, masked=dataclasses.replace(load_party(folder / "party.toml").policy.masked, allow=True, most=most),
@@ -134,7 +134,7 @@ def test_no_sequence_of_studies_is_charged_less_than_what_was_sent(policy: Polic
                 if isinstance(act, Send)
                 else STATISTICS[act.kind]
             )
-            release = Release(
+            release = ColumnDraw(
                 variables=("x",), dataset=ledger.account(act.name), sources=(act.column if isinstance(act, Send) else "all",),
                 codebook_digest=b"c" * 32 if isinstance(act, Send) else study + act.kind.encode(),
                 transition_digest=repr(cost_of(event)).encode(), secret_id=b"s",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.documents.record import OPTIONAL, Count, Key, Sha256, Within, decode, encode, keys, read, write
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

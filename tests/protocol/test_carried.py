@@ -48,7 +48,7 @@ from verticil.shared.federation.transport.in_memory import InMemoryControl, InMe
 from verticil.shared.federation.transport.sealing import load_sealing_key
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
-from verticil.shared.storage.durable import Step, watch_steps
+from verticil.shared.storage.durable import DurableStep, watch_steps
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
@@ -388,7 +388,7 @@ async def killed_everywhere(work: Callable[[], Awaitable[Any]], *places: Path) -
     for number in itertools.count():
         left = number
 
-        def watch(step: Step) -> None:
+        def watch(step: DurableStep) -> None:
             nonlocal left
             ours = step.moment == "before" and any(step.path.is_relative_to(place) for place in places)
             if ours and step.path.suffix != ".sqlite" and (left := left - 1) < 0:

@@ -24,7 +24,7 @@ from verticil.miner.service.node import MinerNode
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.dataset.blinding import BlindingState
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.operator import commands, reports
 from verticil.party.operator.backup import backup, restore, seal, unseal
 from verticil.party.operator.purging import purge
@@ -230,7 +230,7 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
 
 def charge_delta(site: Site, study: bytes) -> None:
     """A row of statistics, at a delta and nothing else."""
-    noisy = Release(
+    noisy = ColumnDraw(
         variables=("sex",), dataset="people", sources=("sex",), codebook_digest=b"x", transition_digest=b"", secret_id=b"",
         fingerprint=b"", event=GaussianCounts(epsilon=0.0, delta=1e-6),
     )  # fmt: skip

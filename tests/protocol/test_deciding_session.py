@@ -31,11 +31,11 @@ from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.numerics.model.artifact import pack, unpack
 from verticil.shared.release.download import fetch_release
-from verticil.shared.release.evidence import Countersignature
+from verticil.shared.release.signatures import Countersignature
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 pki, federation, manual = session.pki, session.federation, session.manual

@@ -24,7 +24,7 @@ import rfc8785
 
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.operator.backup import backup, is_just_restored
 from verticil.party.operator.commands import init_party
 from verticil.party.policy.ledger_rows import LedgerRow
@@ -240,7 +240,7 @@ def forked(work: Callable[[], object], *, dies_at: int) -> bool:
     if child == 0:
         left = [dies_at]
 
-        def die(step: durable.Step) -> None:
+        def die(step: durable.DurableStep) -> None:
             left[0] -= 1
             if left[0] == 0:
                 os._exit(86)
@@ -281,7 +281,7 @@ def send(spent: Spent, sha256: bytes = bytes(32)) -> float:
     """A column that was never sent before, up to the moment before its bytes leave; what it is charged."""
     with Site.open(load_party(Path(spent.toml))) as site:
         (record,) = site.state.studies()
-        release = Release(
+        release = ColumnDraw(
             variables=("smoker",),
             dataset="people",
             sources=("smoker",),

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from support import PATIENCE_SECONDS, daemons
 from support.daemons import IdleLearning
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import load_party
@@ -203,7 +203,7 @@ class Federation:
             authority=(self.pki / "ca" / "ca.crt").read_bytes(),
             signer=SigningKey.load(self.pki / "miner.sign", self.pki / "miner.crt"),
             executor=IdleLearning(),
-            limits=Limits(disk_reserve_bytes=0),
+            limits=ServiceLimits(disk_reserve_bytes=0),
             randomized_days=30,
         )
         await self.node.__aenter__()

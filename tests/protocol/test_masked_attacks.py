@@ -23,10 +23,10 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.round.documents import Hello, Statement
-from verticil.shared.masked.round.messages import Kind, Message, checks_of, pairs_of
-from verticil.shared.masked.round.pair_work import PairWork
+from verticil.shared.masked.round.opening import ShareMaker, noise_of
+from verticil.shared.masked.round.pair_products import PairWork
+from verticil.shared.masked.round.schedule import Kind, Message, checks_of, pairs_of
 from verticil.shared.masked.round.secrets import draw
-from verticil.shared.masked.round.tables_work import ShareMaker, noise_of
 from verticil.wire.v1 import common_pb2
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2)}

@@ -28,7 +28,7 @@ from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, ke
 from verticil.miner.airgap.exchange import replay
 from verticil.miner.rules import rounds
 from verticil.miner.rules.rounds import Sealing
-from verticil.miner.scheduler.job import Job, LearningJob, Progress
+from verticil.miner.scheduler.job import Job, LearningJob, ReportProgress
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.metrics import miner_gauges
 from verticil.shared.core.errors import Misuse, PeerFault
@@ -41,9 +41,9 @@ from verticil.shared.federation.transport.chunks import make_chunks
 from verticil.shared.federation.transport.fetch import fetch_file
 from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.mail import Credentials
-from verticil.shared.masked.round.messages import Kind, messages_of
 from verticil.shared.masked.round.round import Round
+from verticil.shared.masked.round.schedule import Kind, messages_of
+from verticil.shared.masked.round.sealed_messages import Credentials
 from verticil.shared.release.formats.deletion import parse_deletion
 from verticil.shared.storage import durable
 from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
@@ -68,7 +68,7 @@ class Learning:
     def __init__(self, inner: InlineLearning) -> None:
         self.inner, self.jobs, self.tables = inner, list[Job](), list[bytes]()
 
-    async def run(self, given: Job, progress: Progress) -> bytes:
+    async def run(self, given: Job, progress: ReportProgress) -> bytes:
         self.jobs.append(given)
         assert isinstance(given, LearningJob)
         assert given.tables is not None
@@ -623,7 +623,7 @@ class Killer:
     def __init__(self, root: Path) -> None:
         self.root, self.seen, self.dead = root, set[tuple[str, ...]](), False
 
-    def __call__(self, step: durable.Step) -> None:
+    def __call__(self, step: durable.DurableStep) -> None:
         if not step.path.is_relative_to(self.root):
             return
         if self.dead:

@@ -26,7 +26,7 @@ import pytest
 
 from support import PATIENCE_SECONDS, daemons
 from support.daemons import IdleLearning
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -45,15 +45,15 @@ from verticil.party.storage.studies import PartyState, StudyRecord
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.key_words import key_words
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
 from verticil.shared.federation.transport import fetch
 from verticil.shared.federation.transport.chunks import make_chunks
 from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.shared.federation.transport.sealing import load_sealing_key
-from verticil.shared.masked.round.messages import IN_SLOTS, Kind, messages_of
-from verticil.shared.masked.round.tables_work import tables_from
+from verticil.shared.masked.round.opening import tables_from
+from verticil.shared.masked.round.schedule import IN_SLOTS, Kind, messages_of
 from verticil.shared.study import canonical
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import table_deviations
@@ -287,7 +287,7 @@ class Federation:
             authority=(self.pki / "ca" / "ca.crt").read_bytes(),
             signer=SigningKey.load(self.pki / "miner.sign", self.pki / "miner.crt"),
             executor=self.executor,
-            limits=Limits(disk_reserve_bytes=0),
+            limits=ServiceLimits(disk_reserve_bytes=0),
             randomized_days=30,
             sealing=Sealing(
                 key=load_sealing_key(self.sealing["miner"], bytes.fromhex(self.pins()["miner"])),

@@ -17,8 +17,8 @@ from verticil.shared.core.errors import PeerFault
 from verticil.shared.masked.arithmetic.derivation import RoundName
 from verticil.shared.masked.arithmetic.field import P
 from verticil.shared.masked.round import secrets
-from verticil.shared.masked.round.messages import Kind, Message, checks_of, messages_of, pairs_of
-from verticil.shared.masked.round.pair_work import PairWork
+from verticil.shared.masked.round.pair_products import PairWork
+from verticil.shared.masked.round.schedule import Kind, Message, checks_of, messages_of, pairs_of
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2)}
 N = 40

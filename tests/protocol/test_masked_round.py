@@ -23,10 +23,11 @@ from verticil.shared.documents import record
 from verticil.shared.masked.arithmetic.derivation import RoundName
 from verticil.shared.masked.arithmetic.field import P
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round import pair_work, tables_work
-from verticil.shared.masked.round.contents import Contents
-from verticil.shared.masked.round.messages import About, Kind, Message, messages_of, pairs_of
+from verticil.shared.masked.round import opening as tables_work
+from verticil.shared.masked.round import pair_products as pair_work
+from verticil.shared.masked.round.message_payloads import Contents
 from verticil.shared.masked.round.round import Round, end_round
+from verticil.shared.masked.round.schedule import About, Kind, Message, messages_of, pairs_of
 from verticil.shared.storage import durable
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2), "west": (3,), "mid": (6,)}
@@ -166,7 +167,7 @@ class AtSteps:
         self._every = every
         self.seen: set[str] = set()
 
-    def __call__(self, step: durable.Step) -> None:
+    def __call__(self, step: durable.DurableStep) -> None:
         _, nodes, name = str(step.path).rpartition("nodes/")
         at = f"{step.kind} {step.moment} {name}"
         if nodes and at not in self.seen:

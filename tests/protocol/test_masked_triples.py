@@ -17,10 +17,10 @@ from verticil.shared.core.errors import PeerFault
 from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.arithmetic.field import P
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round import triple_work
-from verticil.shared.masked.round.messages import SACRIFICE, Kind, Message, messages_of, triples_of
+from verticil.shared.masked.round import triple_products as triple_work
+from verticil.shared.masked.round.schedule import SACRIFICE, Kind, Message, messages_of, triples_of
 from verticil.shared.masked.round.secrets import SETS, CheckSecrets
-from verticil.shared.masked.round.triple_work import TripleWork
+from verticil.shared.masked.round.triple_products import TripleWork
 
 SIZES = {"north": (2,), "south": (4,), "east": (3,)}
 TABLE = 3  # behind the three pairs

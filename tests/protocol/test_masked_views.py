@@ -31,9 +31,10 @@ from verticil.shared.masked.arithmetic import streams
 from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.arithmetic.derivation import Hasher, Of, RoundName
 from verticil.shared.masked.arithmetic.field import P
-from verticil.shared.masked.round import tables_work
+from verticil.shared.masked.round import opening as tables_work
 from verticil.shared.masked.round.documents import Hello, Opened, Packets, Statement, TripleStatement
-from verticil.shared.masked.round.messages import (
+from verticil.shared.masked.round.pair_products import PairWork, RowsWork
+from verticil.shared.masked.round.schedule import (
     SACRIFICE,
     Check,
     Kind,
@@ -45,9 +46,8 @@ from verticil.shared.masked.round.messages import (
     pairs_of,
     triples_of,
 )
-from verticil.shared.masked.round.pair_work import PairWork, RowsWork
 from verticil.shared.masked.round.secrets import SETS, PairSecrets, Secrets, shared_toss_name, toss_name
-from verticil.shared.masked.round.triple_work import SUMS, TripleWork
+from verticil.shared.masked.round.triple_products import SUMS, TripleWork
 from verticil.wire.v1 import common_pb2
 
 SIZES = {"north": (16, 3), "south": (14,), "east": (5, 18)}

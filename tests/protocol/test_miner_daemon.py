@@ -10,7 +10,7 @@ import pytest
 
 from support import PATIENCE_SECONDS, miner_daemon, studies
 from support.miner_daemon import NOW, Daemon, connection
-from verticil.miner.config import Limits, load_miner
+from verticil.miner.config import ServiceLimits, load_miner
 from verticil.miner.daemon import run_miner
 from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.job import LearningJob, StructureJob, job_from
@@ -201,7 +201,7 @@ async def test_feature_35_the_page_tells_how_much_memory_the_relay_takes_and_may
         authority=credentials.ca_pem,
         signer=SigningKey.load(config.signing_key, config.certificate),
         executor=SpawnedLearning(tmp_path / "cache", processes=1, memory_bytes=1 << 30),
-        limits=Limits(max_relay_bytes=1 << 20),
+        limits=ServiceLimits(max_relay_bytes=1 << 20),
         randomized_days=1,
     )
     async with node:

@@ -17,8 +17,8 @@ import pytest
 
 from support import PATIENCE_SECONDS, studies
 from support.refusals import fails
-from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import Job, Progress, StructureJob, job_from
+from verticil.miner.config import ServiceLimits
+from verticil.miner.scheduler.job import Job, ReportProgress, StructureJob, job_from
 from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.scores import MAX_INFORMATION
@@ -138,7 +138,7 @@ class Trial:
             authority=self.authority,
             signer=SigningKey.load(self.pki / "miner.sign", self.pki / "miner.crt"),
             executor=self.executor,
-            limits=Limits(disk_reserve_bytes=0),
+            limits=ServiceLimits(disk_reserve_bytes=0),
             randomized_days=30,
             clock=lambda: self.now,
         )
@@ -357,7 +357,7 @@ class Scripted:
         self.script = list(script)
         self.begun = 0
 
-    async def run(self, job: Job, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: ReportProgress) -> bytes:
         self.begun += 1
         if self.script:
             item = self.script.pop(0)

@@ -40,8 +40,8 @@ from support.miner_service import (
     refused,
 )
 from verticil.miner.airgap.exchange import fill
-from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import ColumnFile, Job, LearningJob, Progress
+from verticil.miner.config import ServiceLimits
+from verticil.miner.scheduler.job import ColumnFile, Job, LearningJob, ReportProgress
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.pki.register import revoke
 from verticil.shared.core.errors import VerticilError
@@ -448,7 +448,9 @@ async def test_quota_and_disk_reserve_are_checked_up_front(tmp_path: Path, keys:
     federation.node.close()
     artifact, column = len(pack(codes_of(0), 3)), N_COMMON
     lists = sum(len(pseudonyms_of(party)) * 16 for party in PARTIES)
-    federation.limits = Limits(max_bytes_per_study=lists + 2 * column + artifact + column - 1, disk_reserve_bytes=1000)
+    federation.limits = ServiceLimits(
+        max_bytes_per_study=lists + 2 * column + artifact + column - 1, disk_reserve_bytes=1000
+    )
     federation.node = federation.make()
     study = make_study()
     async with federation.node:
@@ -641,7 +643,7 @@ async def test_feature_32_a_deadline_does_not_end_what_waits_for_nobody(federati
 async def test_feature_36_room_is_refused_up_front_and_promised_once(tmp_path: Path, keys: Keys) -> None:
     """Two uploads at once are not promised the same free bytes; what is refused leaves nothing behind and may come later."""
     federation = Federation(tmp_path, keys)
-    federation.limits = Limits(disk_reserve_bytes=1000)
+    federation.limits = ServiceLimits(disk_reserve_bytes=1000)
     federation.node.close()
     federation.node = federation.make()
     study = make_study()
@@ -757,7 +759,7 @@ class Unreliable:
     def __init__(self, deaths: int, clock: Callable[[], dt.datetime]) -> None:
         self.deaths, self.inner = deaths, InlineLearning(clock=clock)
 
-    async def run(self, job: Job, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: ReportProgress) -> bytes:
         if self.deaths:
             self.deaths -= 1
             raise WorkerDied(-9)
@@ -953,7 +955,7 @@ async def test_leaving_while_a_process_learns_kills_it_and_the_next_start_learns
     reading, others = asyncio.Event(), child_processes()
 
     class Endless(SpawnedLearning):
-        async def run(self, job: Job, progress: Progress) -> bytes:
+        async def run(self, job: Job, progress: ReportProgress) -> bytes:
             del job, progress
             return await super().run(endless_job(tmp_path), lambda _stage, _percent: reading.set())
 
@@ -1138,7 +1140,7 @@ async def test_a_declaration_that_makes_the_study_too_large_to_tell_is_refused(f
 async def test_one_party_cannot_take_every_place_for_streams(tmp_path: Path, keys: Keys) -> None:
     federation = Federation(tmp_path, keys)
     federation.node.close()
-    federation.limits = Limits(disk_reserve_bytes=0, max_concurrent_uploads=3)
+    federation.limits = ServiceLimits(disk_reserve_bytes=0, max_concurrent_uploads=3)
     federation.node = federation.make()
     async with federation.node:
         digest = await federation.to_upload(make_study())

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from support.miner_service import Federation, Keys, keys, make_study
-from verticil.miner.scheduler.job import CountingJob, Job, LearningJob, Progress
+from verticil.miner.scheduler.job import CountingJob, Job, LearningJob, ReportProgress
 from verticil.miner.scheduler.learning import InlineLearning, WorkerDied
 from verticil.shared.documents.record import encode
 from verticil.shared.study.document import TablesRule
@@ -22,7 +22,7 @@ class Dying:
     def __init__(self, inner: InlineLearning) -> None:
         self.inner, self.jobs, self.noisy = inner, list[Job](), list[bytes]()
 
-    async def run(self, given: Job, progress: Progress) -> bytes:
+    async def run(self, given: Job, progress: ReportProgress) -> bytes:
         self.jobs.append(given)
         if isinstance(given, LearningJob):
             assert given.tables is not None

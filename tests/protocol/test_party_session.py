@@ -56,7 +56,7 @@ from verticil.party.operator.check import check
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.operator.view_model import Spent
 from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.retry import Backoff
@@ -65,7 +65,7 @@ from verticil.party.storage.secret import SiteSecret
 from verticil.pki.register import revoke, sign_request
 from verticil.pki.request import create_request
 from verticil.shared.core.errors import DataFault, PeerFault, Refusal, VerticilError, from_code
-from verticil.shared.documents.view import document
+from verticil.shared.documents.view_models import document
 from verticil.shared.federation.identity.authority import create_authority, open_authority
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import utc_now
@@ -941,7 +941,7 @@ async def test_what_is_randomized_for_the_miner_is_served_to_no_fellow_party(fed
         effective = record.task.effective_study
         (unit, *_) = effective.units_of("south")
         assert readers(effective, unit, None) == ("north",)  # it would score their pair between peers
-        node = Node(
+        node = PartyContext(
             site=site,
             spool=Spool(config.state_directory / "spool"),
             signing_key=SigningKey.load(config.signing_key, config.certificate),

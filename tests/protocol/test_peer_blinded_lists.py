@@ -23,9 +23,9 @@ from support import peer_session as session
 from verticil.party.dataset import blinding
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey
 from verticil.party.operator import reports
-from verticil.party.protocol.between import lists as passing
+from verticil.party.protocol.between import pseudonym_lists as passing
 from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.lists import accepted_rows
+from verticil.party.protocol.between.pseudonym_lists import accepted_rows
 from verticil.party.protocol.between.publication import release_folder
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body
@@ -94,7 +94,7 @@ def published(tmp_path_factory, pki):
                 found[mode][name] = people_of(party, mode, federation.digest)
                 federation.left[name] = {kind for kind, _ in party.store.items(federation.digest)}
 
-    def watch(step: durable.Step) -> None:
+    def watch(step: durable.DurableStep) -> None:
         if step.moment == "after" and made["dh-psi"].root in step.path.parents and step.path.is_file():
             made["dh-psi"].kept.setdefault(step.path.read_bytes(), (step.path, step.path.stat().st_mode & 0o777))
 
@@ -544,7 +544,7 @@ async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes
     federation.open()
     died: set[tuple[str, str, str]] = set()
 
-    def watch(step: durable.Step) -> None:
+    def watch(step: durable.DurableStep) -> None:
         frame, where = sys._getframe(1), ""
         while frame is not None:
             module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name

@@ -24,14 +24,14 @@ from cryptography import x509
 from support import PATIENCE_SECONDS, peer_session
 from support.peer_session import ISSUED, LEARNED, N_COMMON, NAMES, NOW, READ, STUDY, Federation, Network, Wire
 from verticil.cli.main import main
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.operator import commands, peer_commands, reports
 from verticil.party.operator.view_model import Confirmation
-from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.rule_approval import ruling
 from verticil.party.protocol.between import context
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.publication import release_folder
@@ -589,7 +589,7 @@ async def test_feature_24_a_peer_that_is_killed_while_it_deletes_signs_when_ever
     store = federation.parties["south"].store
     folder = store.folder(federation.digest)
 
-    def die(step: durable.Step) -> None:
+    def die(step: durable.DurableStep) -> None:
         nonlocal died
         if not died and (step.kind, step.moment, step.path) == ("remove", "before", folder):
             died = True
@@ -1149,7 +1149,7 @@ async def test_a_learned_structure_comes_from_scores_alone(make, tmp_path):
         authority=(federation.pki / "ca" / "ca.crt").read_bytes(),
         signer=SigningKey.load(federation.pki / "miner.sign", federation.pki / "miner.crt"),
         executor=Held(clock=lambda: NOW),
-        limits=Limits(disk_reserve_bytes=0),
+        limits=ServiceLimits(disk_reserve_bytes=0),
         randomized_days=30,
     ) as miner:
         federation.dial = lambda name: Recording(

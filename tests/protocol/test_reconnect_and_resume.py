@@ -116,7 +116,7 @@ class Run:
         self.cut.set()
         asyncio.run_coroutine_threadsafe(stop(), self.loop).result(PATIENCE_SECONDS)
 
-    def see(self, step: durable.Step) -> None:
+    def see(self, step: durable.DurableStep) -> None:
         if threading.current_thread() is threading.main_thread():
             self.on_the_loop.append(f"{step.kind} {step.path.name}")
         if step.kind == "commit" and step.moment == "after" and step.path.name == "catalogue.sqlite":

@@ -31,7 +31,7 @@ from verticil.party.protocol.context import StudyContext
 from verticil.party.site import Site
 from verticil.shared.core.errors import DataFault, PeerFault, Refusal
 from verticil.shared.documents.record import encode
-from verticil.shared.documents.view import document
+from verticil.shared.documents.view_models import document
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey

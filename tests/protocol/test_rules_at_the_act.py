@@ -25,8 +25,8 @@ import pytest
 
 from support import stepping
 from support.stepping import REVIEWED, Alone, Done, Seen, Stepped
+from verticil.party.limits.limits import Policy
 from verticil.party.limits.masked import MaskedPolicy
-from verticil.party.limits.policy import Policy
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.protocol.coordinated import review
 from verticil.party.protocol.masked.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases

@@ -249,7 +249,7 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
         await looked.wait()  # one look is over before the next one begins
         died = False
 
-        def die(step: durable.Step) -> None:
+        def die(step: durable.DurableStep) -> None:
             nonlocal died
             if not died and step.kind == "remove" and step.path.name == "01.part":
                 died = True
@@ -454,7 +454,7 @@ def test_feature_32_a_miner_that_dies_at_the_decision_decides_once(federation, m
     federation.clock.now = LATE
     federation.node = federation.make()
 
-    def dies(step: durable.Step) -> None:
+    def dies(step: durable.DurableStep) -> None:
         if (step.kind, step.moment) == ("commit", moment):
             raise DiedError
 

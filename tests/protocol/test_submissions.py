@@ -21,7 +21,7 @@ from support import miner_service as service
 from verticil.analyst.federation import Connection, find_study
 from verticil.cli.main import main
 from verticil.miner.airgap import local_control
-from verticil.miner.config import Limits, load_miner
+from verticil.miner.config import ServiceLimits, load_miner
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.federation.identity.identity import Role
@@ -44,7 +44,7 @@ def federation(tmp_path: Path, keys: Any) -> Iterator[Any]:
 def limited(federation: Any, **limits: int) -> None:
     """The same state directory under other limits: what a restart with another miner.toml does."""
     federation.node.close()
-    federation.limits = Limits(disk_reserve_bytes=0, **limits)
+    federation.limits = ServiceLimits(disk_reserve_bytes=0, **limits)
     federation.node = federation.make()
 
 

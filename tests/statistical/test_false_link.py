@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from support import studies
-from verticil.miner.learning.scoring.strength import edge_strengths
-from verticil.miner.learning.scoring.tables import FamilyTables
+from verticil.miner.learning.scoring.count_tables import FamilyTables
+from verticil.miner.learning.scoring.edge_confidence import edge_strengths
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.miner.learning.selection import search_columns
 from verticil.shared.numerics.model.graph import Dag

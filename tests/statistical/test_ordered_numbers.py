@@ -10,7 +10,7 @@ from scipy.stats import chi2, kstest
 
 from support.knowing import binned, order, ordered_schema
 from verticil.shared.numerics.knowledge.rules import Knowledge
-from verticil.shared.synthesis.ordered import ordered_numbers
+from verticil.shared.synthesis.ordered_numbers import ordered_numbers
 from verticil.shared.synthesis.synthesis import decode
 
 N = 60_000

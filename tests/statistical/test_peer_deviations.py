@@ -17,7 +17,7 @@ import pytest
 from verticil.experiments.published import FIGURE_2, table_1_design
 from verticil.experiments.randomization import draw_records, true_table
 from verticil.party.dataset.perturb import perturb
-from verticil.party.protocol.peer.learner import learn_families
+from verticil.party.protocol.peer.parameters import learn_families
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import ParameterRule

@@ -12,7 +12,7 @@ import pytest
 from support import studies
 from support.released_posterior import by_augmentation, by_importance, graphs
 from verticil.miner.learning.posterior.scores import PosteriorScores
-from verticil.miner.learning.scoring.tables import FamilyTables
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.miner.learning.selection import search_columns
 from verticil.shared.core.arrays import Floats

@@ -22,7 +22,7 @@ from verticil.shared.numerics.model import elimination
 from verticil.shared.numerics.model.elimination import TooWideError, condition, family_shares, network_marginals
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Variable
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 from verticil.shared.synthesis.synthesis import sample_codes
 from verticil.shared.synthesis.synthetic import FALSE_ALARMS, unlikely_family
 

@@ -67,16 +67,12 @@ from verticil.shared.federation.transport.errors_on_wire import from_detail
 from verticil.shared.masked.arithmetic.derivation import PURPOSE
 from verticil.shared.masked.arithmetic.streams import encode_fields as fields_listed
 from verticil.shared.masked.round import envelope
-from verticil.shared.masked.round.messages import Kind
 from verticil.shared.masked.round.proof import read_signed_message
+from verticil.shared.masked.round.schedule import Kind
 from verticil.shared.numerics.knowledge.turtle import read_turtle
 from verticil.shared.numerics.model.artifact import pack, unpack
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import PairEstimate
-from verticil.shared.release.evidence import (
-    Countersignature,
-    read_countersignature,
-)
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import model_json
 from verticil.shared.release.formats import posterior as posterior_json
@@ -90,6 +86,7 @@ from verticil.shared.release.formats.deletion import (
     parse_peer_holding,
 )
 from verticil.shared.release.manifest import sign_release
+from verticil.shared.release.signatures import Countersignature, read_countersignature
 from verticil.shared.release.statement import parse_statement, statement_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -467,7 +464,7 @@ def make_decoders(
         "party.policy.decision_store.ApproverKey.load": Decoder(
             _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
         ),
-        "shared.release.evidence.read_countersignature": Decoder(read_countersignature, countersignature),
+        "shared.release.signatures.read_countersignature": Decoder(read_countersignature, countersignature),
         "shared.federation.audit.entries": Decoder(lambda data: list(entries(data)), audit),
         "party.policy.approval.content_of": Decoder(content_of, approval),
         "party.dataset.linkage.common_from_bitmap": Decoder(
@@ -583,7 +580,7 @@ NAMES = (
     "party.dataset.keyfile.read_key",
     "shared.federation.audit.verify",
     "party.policy.decision_store.ApproverKey.load",
-    "shared.release.evidence.read_countersignature",
+    "shared.release.signatures.read_countersignature",
     "shared.federation.audit.entries",
     "party.policy.approval.content_of",
     "party.dataset.linkage.common_from_bitmap",

@@ -16,10 +16,10 @@ from support.masked_nodes import Table, plan_for, random_tables
 from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.arithmetic.field import P, Words, signed
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.messages import Check, Pair, pairs_of
-from verticil.shared.masked.round.pair_work import PairWork, words_of
+from verticil.shared.masked.round.opening import ShareMaker, noise_of, opened_tables, shape_of
+from verticil.shared.masked.round.pair_products import PairWork, words_of
+from verticil.shared.masked.round.schedule import Check, Pair, pairs_of
 from verticil.shared.masked.round.secrets import Secrets, draw
-from verticil.shared.masked.round.tables_work import ShareMaker, noise_of, opened_tables, shape_of
 
 T1 = bytes(32)
 

@@ -20,9 +20,9 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey, verify_signed
 from verticil.shared.masked.arithmetic.opening import sigma_each
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.mail import Credentials
-from verticil.shared.masked.round.messages import Kind, Message, messages_of
 from verticil.shared.masked.round.round import Round
+from verticil.shared.masked.round.schedule import Kind, Message, messages_of
+from verticil.shared.masked.round.sealed_messages import Credentials
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
 from verticil.wire.v1 import common_pb2
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from support import PATIENCE_SECONDS
 from support.studies import study_of
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import Executor, InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -230,7 +230,7 @@ class Federation:
         self.directory, self.keys, self.options = directory, keys, options
         self.clock = Clock()
         self.executor: Executor = InlineLearning(clock=self.clock)
-        self.limits = Limits(disk_reserve_bytes=0)
+        self.limits = ServiceLimits(disk_reserve_bytes=0)
         self.free: Callable[[Path], int] = lambda _path: 2**40
         self.monotonic = 0.0
         self.revocations: Revocations = EMPTY_DENY_LIST

@@ -16,7 +16,7 @@ import pytest
 
 from support import PATIENCE_SECONDS, daemons
 from support.daemons import IdleLearning
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import PartyConfig, load_party
@@ -231,7 +231,7 @@ class Federation:
             authority=(self.pki / "ca" / "ca.crt").read_bytes(),
             signer=SigningKey.load(self.pki / "miner.sign", self.pki / "miner.crt"),
             executor=IdleLearning(),
-            limits=Limits(disk_reserve_bytes=0),
+            limits=ServiceLimits(disk_reserve_bytes=0),
             randomized_days=30,
             revocations=DenyList(
                 (self.pki / "ca" / "ca.crt").read_bytes(), [self.pki / "ca" / "revoked.crl"], every_seconds=0

@@ -20,7 +20,7 @@ from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.between.network import Peers
 from verticil.party.protocol.between.publication import release_folder
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.engine import Outcome
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.peer.study import PeerStudy
@@ -259,7 +259,7 @@ class Party:
     def __init__(self, federation: Federation, name: str) -> None:
         self.config = federation.config(name)
         self.site = Site.open(self.config)
-        node = Node(
+        node = PartyContext(
             site=self.site,
             spool=Spool(self.config.state_directory / "spool"),
             signing_key=SigningKey.load(self.config.signing_key, self.config.certificate),

@@ -6,7 +6,7 @@ import asyncio
 
 from support import PATIENCE_SECONDS
 from support import party_session as session
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party.operator import commands
@@ -32,7 +32,7 @@ class Publishing(session.Federation):
             authority=(self.pki / "ca" / "ca.crt").read_bytes(),
             signer=SigningKey.load(self.pki / "miner.sign", self.pki / "miner.crt"),
             executor=InlineLearning(clock=utc_now),
-            limits=Limits(disk_reserve_bytes=0),
+            limits=ServiceLimits(disk_reserve_bytes=0),
             randomized_days=30,
         )
         await self.node.__aenter__()

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from verticil.party.dataset.perturb import perturb, record_tags
-from verticil.party.protocol.peer.learner import learn_families, share_noise
+from verticil.party.protocol.peer.parameters import learn_families, share_noise
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
@@ -38,7 +38,7 @@ from verticil.shared.study.document import (
 from verticil.shared.study.peer import reads
 from verticil.shared.study.structure_document import Structure, given_structure
 from verticil.shared.study.unit import Unit
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 from verticil.shared.synthesis.synthesis import sample_codes
 
 HARD_LABELS = (

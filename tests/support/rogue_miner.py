@@ -15,7 +15,7 @@ import pytest
 from support import PATIENCE_SECONDS, daemons
 from support import party_session as session
 from verticil.party import daemon
-from verticil.party.limits.policy import MAX_OPEN_STUDIES
+from verticil.party.limits.limits import MAX_OPEN_STUDIES
 from verticil.party.site import Site
 from verticil.shared.core.errors import from_code
 from verticil.shared.documents.config import load_federation

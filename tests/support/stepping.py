@@ -22,7 +22,7 @@ import numpy as np
 from google.protobuf.message import Message as WireMessage
 
 import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -32,7 +32,7 @@ from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.between.network import Peers
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.engine import Meaning, Outcome, StudyRun, meaning_of
 from verticil.party.protocol.masked.rounds import folder_of
 from verticil.party.protocol.node.registry import rounds_of_protocols, study_of_miner, study_of_parties
@@ -45,14 +45,14 @@ from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.documents.record import decode
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.key_words import key_words
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
 from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.shared.federation.transport.sealing import load_sealing_key
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.messages import Kind as Message
-from verticil.shared.masked.round.messages import messages_of
+from verticil.shared.masked.round.schedule import Kind as Message
+from verticil.shared.masked.round.schedule import messages_of
 from verticil.shared.release.statement import software_text
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
@@ -396,7 +396,7 @@ class Stepper:
         self.folder, self.name, self.coordinator, self.clock = folder, name, coordinator, clock
         self.config = load_party(folder / "party.toml")
         self.site = Site.open(self.config)
-        self.node = Node(
+        self.node = PartyContext(
             site=self.site,
             spool=Spool(self.config.state_directory / "spool"),
             signing_key=SigningKey.load(self.config.signing_key, self.config.certificate),
@@ -607,7 +607,7 @@ class Stepped:
             authority=(pki / "ca" / "ca.crt").read_bytes(),
             signer=SigningKey.load(pki / "miner.sign", pki / "miner.crt"),
             executor=InlineLearning(clock=lambda: dt.datetime.now(dt.UTC)),
-            limits=Limits(disk_reserve_bytes=0),
+            limits=ServiceLimits(disk_reserve_bytes=0),
             randomized_days=30,
             sealing=Sealing(
                 key=load_sealing_key(self._sealing["miner"], bytes.fromhex(self._pins["miner"])),

@@ -27,7 +27,7 @@ from verticil.shared.federation.identity.pki import load_credentials
 from verticil.shared.federation.transport.client import Connection, GrpcControl
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.simulation.peers import Standing, load_everywhere, standing, take_home
+from verticil.simulation.peers import StudyProgress, load_everywhere, standing, take_home
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -290,7 +290,7 @@ class Peers(Processes):
         for name in self.made.parties:
             self.start_party(name)
 
-    def until(self, done: Callable[[Standing], bool], *, seconds: float = PATIENCE_SECONDS) -> Standing:
+    def until(self, done: Callable[[StudyProgress], bool], *, seconds: float = PATIENCE_SECONDS) -> StudyProgress:
         """Look at the parties until `done`; a failure of the study is raised."""
         end = time.monotonic() + seconds
         while not done(found := standing(self.made.parties, self.digest)):

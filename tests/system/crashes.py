@@ -61,10 +61,12 @@ from verticil.party.audit import common_sets
 from verticil.party.protocol.between.artifact_store import kept_after
 from verticil.party.protocol.central import alignment
 from verticil.shared.release import records
-from verticil.shared.storage import durable, nameless, sorting
+from verticil.shared.storage import durable, sorting
+from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.synthesis import synthesis, synthetic, written
+from verticil.shared.synthesis import synthesis, synthetic
+from verticil.shared.synthesis import table_columns as written
 from verticil.simulation import peers
 from verticil.simulation.in_process import run_federation, run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
@@ -202,7 +204,7 @@ class Disk:
             shutil.copy2(path, place)
         return place
 
-    def see(self, step: durable.Step) -> None:
+    def see(self, step: durable.DurableStep) -> None:
         path, before = step.path, step.moment == "before"
         if step.kind == "sync-file":
             self.touched.add(path)
@@ -256,7 +258,7 @@ class Watcher:
         parties = self.made.parties.values()
         return "party" if any(path.is_relative_to(folder) for folder in parties) else "analyst"
 
-    def __call__(self, step: durable.Step) -> None:
+    def __call__(self, step: durable.DurableStep) -> None:
         where = list(frames(sys._getframe(1)))[:2]
         site = f"{self.node(step.path)} {step.kind} {' < '.join(where)}"
         with self.lock:
@@ -387,7 +389,7 @@ class Federation:
                 patches.enter_context(mock.patch.object(owner, name, told(watcher, getattr(owner, name), name)))
             asyncio.run(run(made, self.study, made.root.parent / "release", seeded=True, clock=clock))
 
-    def _standing(self, parties: Mapping[str, Path], digest: str) -> peers.Standing:
+    def _standing(self, parties: Mapping[str, Path], digest: str) -> peers.StudyProgress:
         """Where each party stands; published only when each has dropped what it no longer needs, which has its steps, too."""
         found = STANDING(parties, digest)
         return dataclasses.replace(

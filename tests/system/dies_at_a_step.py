@@ -15,11 +15,11 @@ from verticil.cli.main import run
 from verticil.shared.storage import durable
 
 
-def watcher(report: int, last: int) -> Callable[[durable.Step], None]:
+def watcher(report: int, last: int) -> Callable[[durable.DurableStep], None]:
     """Notes steps, and takes the process's life."""
     lock, taken = threading.Lock(), 0
 
-    def watch(step: durable.Step) -> None:
+    def watch(step: durable.DurableStep) -> None:
         nonlocal taken
         with lock:
             taken += 1

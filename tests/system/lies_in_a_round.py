@@ -24,10 +24,10 @@ from verticil.party.protocol.masked import study as party_study
 from verticil.party.protocol.masked.exchange import Exchange
 from verticil.shared.masked.arithmetic.field import P
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.contents import Contents
-from verticil.shared.masked.round.messages import Kind, Message
-from verticil.shared.masked.round.pair_work import PairWork
+from verticil.shared.masked.round.message_payloads import Contents
+from verticil.shared.masked.round.pair_products import PairWork
 from verticil.shared.masked.round.round import Item, Round
+from verticil.shared.masked.round.schedule import Kind, Message
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

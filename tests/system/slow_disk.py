@@ -92,7 +92,7 @@ class Miner:
 def slow(rate: int) -> Any:
     sizes: dict[Path, int] = {}
 
-    def watch(step: durable.Step) -> None:
+    def watch(step: durable.DurableStep) -> None:
         if step.kind == "sync-file" and step.moment == "before":
             size = step.path.stat().st_size
             time.sleep((size - sizes.get(step.path, 0)) / rate)

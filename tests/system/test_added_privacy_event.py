@@ -12,9 +12,9 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.dataset.releases import Release
-from verticil.party.operator.page import view
-from verticil.party.operator.page.view import render
+from verticil.party.dataset.column_draws import ColumnDraw
+from verticil.party.operator.page import page_model as view
+from verticil.party.operator.page.page_model import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.operator.reports import ledger_of
@@ -115,7 +115,7 @@ def offered(site: Site, study: Study) -> bytes:
 def told(site: Site, digest: bytes, study: Study) -> Cost:
     """What the mechanism does before its number leaves: its row, in the transaction in which the number is kept."""
     (event,) = statistics_of(study, "clinic", {"age": "people"})["people"]
-    number = Release(
+    number = ColumnDraw(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=digest, transition_digest=b"geometric",
         secret_id=b"", fingerprint=b"f" * 32, event=event,
     )  # fmt: skip

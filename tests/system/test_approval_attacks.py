@@ -32,7 +32,7 @@ from verticil.party.daemon import run_party
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import compounds_of, read_holding
 from verticil.party.policy import approval
-from verticil.party.policy.by_rule import approve_by_rule
+from verticil.party.policy.rule_approval import approve_by_rule
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState, Task

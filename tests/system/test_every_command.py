@@ -23,7 +23,7 @@ import typer
 from support import PATIENCE_SECONDS
 from support.ports import free_port
 from verticil.cli.main import app, main
-from verticil.shared.federation.identity.spoken import key_words
+from verticil.shared.federation.identity.key_words import key_words
 
 STUDY: Final = """schema = 1
 id = "hearts"

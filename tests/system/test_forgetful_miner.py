@@ -19,9 +19,9 @@ import pytest
 
 from support import PATIENCE_SECONDS
 from verticil.cli.main import main
-from verticil.miner.storage.audit import Known, MinerAudit
+from verticil.miner.storage.audit import CatalogueSize, MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.memory import check_memory
+from verticil.miner.storage.forgotten_catalogue import check_memory
 from verticil.party.config import load_party
 from verticil.party.operator.commands import status
 from verticil.party.operator.pending_studies import inbox
@@ -131,7 +131,7 @@ def test_an_older_copy_of_the_catalogue_is_noticed_by_the_audit_log(tmp_path: Pa
     catalogue.add_denial(bytes(32), "clinic", "no")
     audit = MinerAudit(tmp_path)
     audit.anchor(catalogue.known(), utc_now())
-    assert audit.last_anchor() == Known(studies=1, versions=2)
+    assert audit.last_anchor() == CatalogueSize(studies=1, versions=2)
     check_memory(tmp_path)
     catalogue.close()
     shutil.copyfile(tmp_path / "older", tmp_path / "catalogue.sqlite")

@@ -20,7 +20,7 @@ from support.sameness import charged
 from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.site import Site
-from verticil.shared.masked.round.messages import CHARGED
+from verticil.shared.masked.round.schedule import CHARGED
 from verticil.shared.privacy.masked import MaskedTables
 from verticil.wire.v1 import common_pb2, control_pb2
 

@@ -17,20 +17,20 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import Column, Release
-from verticil.party.limits.policy import Policy, objections
+from verticil.party.dataset.column_draws import Column, ColumnDraw
+from verticil.party.limits.limits import Policy, objections
 from verticil.party.operator import limits
 from verticil.party.operator.check import check
 from verticil.party.operator.commands import init_party, status
 from verticil.party.operator.metrics import _accounts
-from verticil.party.operator.page import view
+from verticil.party.operator.page import page_model as view
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
 from verticil.shared.privacy.accounts import PUBLIC, Cost
@@ -101,7 +101,7 @@ def offer(folder: Path, study: Study) -> str:
 
 def charge(folder: Path, event: PrivacyEvent, *, number: int = 0) -> None:
     policy = dataclasses.replace(load_party(folder / "party.toml").policy, max_share_epsilon=50.0)
-    release = Release(
+    release = ColumnDraw(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=bytes([number]) * 32,
         transition_digest=b"n" * 32, secret_id=b"", fingerprint=b"f" * 32, event=event,
     )  # fmt: skip

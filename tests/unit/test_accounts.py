@@ -15,20 +15,20 @@ import pytest
 
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import load_party
-from verticil.party.dataset.releases import Column, Release
-from verticil.party.limits.policy import Policy, objections
+from verticil.party.dataset.column_draws import Column, ColumnDraw
+from verticil.party.limits.limits import Policy, objections
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, Database
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse, Refusal
-from verticil.shared.documents.json_document import Node
+from verticil.shared.documents.json_document import JsonNode
 from verticil.shared.mechanisms.loss import epsilon_at
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
-from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader, ReaderLimits
 from verticil.shared.privacy.events import (
     DiscreteGaussianCounts,
     EventKind,
@@ -72,14 +72,14 @@ def policy_of(folder: Path, lines: str = "", **changes: object) -> Policy:
     return dataclasses.replace(load_party(folder / "party.toml").policy, **changes)  # type: ignore[arg-type]
 
 
-def limits(epsilon: float, delta: float = 1e-5) -> Limits:
-    return Limits(study=Cost(epsilon=epsilon, delta=delta), lifetime=Cost(epsilon=epsilon, delta=delta))
+def limits(epsilon: float, delta: float = 1e-5) -> ReaderLimits:
+    return ReaderLimits(study=Cost(epsilon=epsilon, delta=delta), lifetime=Cost(epsilon=epsilon, delta=delta))
 
 
 def charge(
     ledger: Ledger, policy: Policy, event: PrivacyEvent, *, study: bytes = b"d" * 32, draw: bytes = b"c" * 32
 ) -> Cost:
-    release = Release(
+    release = ColumnDraw(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=draw, transition_digest=b"n" * 32,
         secret_id=b"s", fingerprint=b"f" * 32, event=event,
     )  # fmt: skip
@@ -250,7 +250,7 @@ def test_limits_that_do_not_go_together_are_refused(lines: str, problem: str, tm
 
 def test_limits_are_read_and_a_delta_that_is_not_stated_is_none(tmp_path: Path) -> None:
     policy = policy_of(tmp_path, "max_public_epsilon = 1.0\nmax_public_epsilon_lifetime = 3.0\n")
-    assert policy.public == Limits(study=Cost(epsilon=1.0), lifetime=Cost(epsilon=3.0))
+    assert policy.public == ReaderLimits(study=Cost(epsilon=1.0), lifetime=Cost(epsilon=3.0))
     assert policy.dealer is None
 
 
@@ -364,7 +364,7 @@ def test_a_release_with_noise_on_tables_states_its_accounts_and_no_smaller_ones(
     study = dataclasses.replace(release_study, model="peer", share=share, units=units)
     dag = Dag(parents=((),) * len(study.schema.variables))
     document = cast("dict[str, Any]", privacy_statement(study, dag).document())
-    node = Node(document, where="privacy")
+    node = JsonNode(document, where="privacy")
     verification._check_privacy(node, study, dag)
     (columns, _) = document["accounts"]["list"]
     for key, factor in (("epsilon", 1 - 1e-5), ("delta", 0.5)):

@@ -20,7 +20,7 @@ from verticil.attack.attack import Attack, Measured, measure
 from verticil.attack.bounds import epsilon_at_least, log_upper_tail, lower_bound, upper_bound, wilson
 from verticil.attack.events import best_event
 from verticil.cli.main import main
-from verticil.party.protocol.peer.learner import share_noise
+from verticil.party.protocol.peer.parameters import share_noise
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.privacy import epsilon
 from verticil.shared.privacy.accountant import cost_of

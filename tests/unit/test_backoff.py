@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.backoff import pooled_rows, pooled_shares
 from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
+from verticil.shared.numerics.estimation.suppression import pooled_rows, pooled_shares
 
 EXACT = [quantize(identity(2)), quantize(identity(4))]
 

@@ -32,8 +32,9 @@ from verticil.party.storage.secret import SiteSecret
 from verticil.pki.files import write_secret
 from verticil.shared.core.errors import DataFault
 from verticil.shared.release.folder.writing import write_release
-from verticil.shared.release.formats.tables import write_csv, write_parquet
-from verticil.shared.storage import nameless, sorting
+from verticil.shared.release.formats.table_files import write_csv, write_parquet
+from verticil.shared.storage import sorting
+from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.storage.disk import create_files, is_database_full, is_disk_full
 from verticil.shared.study.reading import read_study
 

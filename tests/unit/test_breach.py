@@ -15,8 +15,8 @@ import rfc8785
 from support.documents import FEDERATION, party_toml, study_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.dataset.releases import Column
-from verticil.party.limits.policy import objections
+from verticil.party.dataset.column_draws import Column
+from verticil.party.limits.limits import objections
 from verticil.party.operator import commands
 from verticil.party.policy import approval
 from verticil.party.site import Site, init_state

@@ -17,9 +17,9 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import Release
-from verticil.party.operator.page import view
-from verticil.party.operator.page.view import render
+from verticil.party.dataset.column_draws import ColumnDraw
+from verticil.party.operator.page import page_model as view
+from verticil.party.operator.page.page_model import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as ledger_facts
 from verticil.party.policy.ledger import Ledger
@@ -28,7 +28,7 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, Database
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal
-from verticil.shared.documents.view import jsonable
+from verticil.shared.documents.view_models import jsonable
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import GaussianCounts, RandomizedColumn
@@ -274,8 +274,8 @@ def test_room_is_kept_until_a_study_ends_and_what_two_studies_send_alike_needs_i
 
 def shared(
     study: str, delta: float, *, basis: bytes = b"b" * 32, epsilon: float = 0.1
-) -> tuple[Release, dict[str, object]]:
-    release = Release(
+) -> tuple[ColumnDraw, dict[str, object]]:
+    release = ColumnDraw(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=basis, transition_digest=b"t" * 32,
         secret_id=b"s" * 16, fingerprint=b"f" * 32, event=GaussianCounts(epsilon=epsilon, delta=delta),
     )  # fmt: skip
@@ -399,7 +399,7 @@ def test_what_a_study_shares_is_held_against_the_rest_of_the_budget_before_its_f
 def test_a_study_keeps_room_for_its_shares_from_others_and_not_from_itself(folder: Path, release_study: Study) -> None:
     """Epsilon and delta of the noise on what is shared; a column with infinite epsilon, which has no bound, keeps none."""
     config = config_of(folder, max_epsilon_lifetime=3.0, max_delta_lifetime=1e-6)
-    endless = Release(
+    endless = ColumnDraw(
         variables=("smoker",), dataset="habits", sources=("smoker",), codebook_digest=b"c" * 32,
         transition_digest=b"t" * 32, secret_id=b"s" * 16, fingerprint=b"f" * 32, event=RandomizedColumn(epsilon=math.inf),
     )  # fmt: skip

@@ -20,7 +20,7 @@ from verticil.party.operator.limits import limits_of as published_of
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, together
-from verticil.shared.privacy.accounts import PUBLIC, READERS, Cost, Limits, Reader
+from verticil.shared.privacy.accounts import PUBLIC, READERS, Cost, Reader, ReaderLimits
 from verticil.shared.privacy.events import (
     DiscreteGaussianCounts,
     EventKind,
@@ -178,8 +178,8 @@ def test_a_number_of_people_that_is_none_is_refused(release_study: Study) -> Non
         budget_plan(release_study, 0)
 
 
-def stated(public: Limits | None) -> Callable[[Reader], Limits | None]:
-    wide = Limits(study=Cost(epsilon=100.0, delta=1.0), lifetime=Cost(epsilon=100.0, delta=1.0))
+def stated(public: ReaderLimits | None) -> Callable[[Reader], ReaderLimits | None]:
+    wide = ReaderLimits(study=Cost(epsilon=100.0, delta=1.0), lifetime=Cost(epsilon=100.0, delta=1.0))
     return lambda reader: public if reader is PUBLIC else wide
 
 
@@ -194,7 +194,7 @@ def stated(public: Limits | None) -> Callable[[Reader], Limits | None]:
 def test_the_limit_that_would_refuse_is_named(
     release_study: Study, tables: Published, epsilon: float, delta: float, over: str | None, most: float | None
 ) -> None:
-    limit = Limits(study=Cost(epsilon=epsilon, delta=delta), lifetime=Cost(epsilon=100.0, delta=1.0))
+    limit = ReaderLimits(study=Cost(epsilon=epsilon, delta=delta), lifetime=Cost(epsilon=100.0, delta=1.0))
     first, second = budget_plan(release_study, limits={release_study.parties[0]: stated(limit)}).parties
     account = {item.account: item for item in first.accounts}
     assert (account["public"].over, account["public"].over_limit) == (over, most)

@@ -35,7 +35,7 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, ReleaseRule, TablesRule
 from verticil.shared.study.tables import tables_sigma
-from verticil.shared.synthesis.shares import WITHIN
+from verticil.shared.synthesis.marginals import WITHIN
 from verticil.wire.v1 import common_pb2
 
 MADE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)  # authority: 365 days, certificates: 90

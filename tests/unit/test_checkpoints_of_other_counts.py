@@ -17,9 +17,9 @@ from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption
 from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, TablesFile
-from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
+from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tables, write_tables
 from verticil.shared.core.errors import DataFault
-from verticil.shared.numerics.joint import work
+from verticil.shared.numerics.joint import checkpoints as work
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.posterior.parent_sets import ParentSets

@@ -27,7 +27,7 @@ from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint import kernels as joint_kernels
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import estimate
-from verticil.shared.synthesis import ranking
+from verticil.shared.synthesis import dealing_kernels as ranking
 
 KERNELS: tuple[Any, ...] = (
     orders.anneal, orders.descend, orders.perturb,

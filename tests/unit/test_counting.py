@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning.scoring import counting, groups
+from verticil.miner.learning.scoring import column_groups as groups
+from verticil.miner.learning.scoring import counting
 from verticil.miner.learning.scoring.counting import PairTables, all_pair_tables, family_table
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import quantize, symmetric

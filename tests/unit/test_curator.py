@@ -595,7 +595,7 @@ def test_killed_at_any_durable_step_it_ends_as_if_nothing_had_been(tmp_path: Pat
     people(100).to_csv(first / "people.csv", index=False)
     left: dict[str, tuple[str, Path]] = {}
 
-    def copy(step: durable.Step) -> None:
+    def copy(step: durable.DurableStep) -> None:
         site = f"{step.moment} {step.kind} {step.path.relative_to(first)}"
         if (key := site if every else essence(first)) not in left:
             left[key] = site, Path(shutil.copytree(first, tmp_path / f"left-{len(left)}"))

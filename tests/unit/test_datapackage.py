@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from verticil.shared.documents.json_document import to_text
-from verticil.shared.release.formats import tables
-from verticil.shared.release.formats.tables import Resource, datapackage, write_csv, write_parquet
+from verticil.shared.release.formats import table_files as tables
+from verticil.shared.release.formats.table_files import Resource, datapackage, write_csv, write_parquet
 from verticil.shared.storage.disk import is_disk_full
 
 

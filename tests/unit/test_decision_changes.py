@@ -19,7 +19,7 @@ from verticil.party.policy.comparison import changes, variable_words
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Misuse, Refusal
-from verticil.shared.documents.view import document
+from verticil.shared.documents.view_models import document
 from verticil.shared.mechanisms.transition import binary, quantize, symmetric
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.model.schema import Missing, Schema

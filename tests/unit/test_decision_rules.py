@@ -14,7 +14,7 @@ from verticil.party.config import load_party
 from verticil.party.limits.rules import Rule, against
 from verticil.party.operator.purging import purge
 from verticil.party.policy import approval
-from verticil.party.policy.by_rule import approve_by_rule, ruling
+from verticil.party.policy.rule_approval import approve_by_rule, ruling
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Misuse, Refusal

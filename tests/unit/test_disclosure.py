@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.evaluate.measures.disclosure import Known, cap, disclosure, gcap, majority_share
+from verticil.evaluate.measures.disclosure import AttackedRecords, cap, disclosure, gcap, majority_share
 
 
-def known(*records: tuple[int, ...]) -> Known:
+def known(*records: tuple[int, ...]) -> AttackedRecords:
     """Records whose last entry is the sensitive attribute."""
     table = np.array(records)
-    return Known(keys=tuple(table[:, :-1].T), sensitive=table[:, -1])
+    return AttackedRecords(keys=tuple(table[:, :-1].T), sensitive=table[:, -1])
 
 
 # (key; sensitive), x = 0 and y = 1.
@@ -19,7 +19,7 @@ ORIGINAL = known((0, 0, 0), (0, 1, 1), (1, 1, 0), (2, 2, 1))
 SYNTHETIC = known((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 0, 0), (1, 1, 0), (1, 1, 0))
 
 
-def brute_force(attacked: Known, published: Known) -> tuple[list[float], list[int]]:
+def brute_force(attacked: AttackedRecords, published: AttackedRecords) -> tuple[list[float], list[int]]:
     """Equation 1 of Hittmeir et al., written out record by record."""
     shares, distances = [], []
     for record, truth in enumerate(attacked.sensitive):
@@ -57,7 +57,7 @@ def test_attribution_agrees_with_the_formula_record_by_record(seed: int) -> None
     generator = np.random.default_rng(seed)
     sizes = generator.integers(2, 6, 4)
     attacked, published = (
-        Known(keys=tuple(generator.integers(0, k, n) for k in sizes), sensitive=generator.integers(0, 3, n))
+        AttackedRecords(keys=tuple(generator.integers(0, k, n) for k in sizes), sensitive=generator.integers(0, 3, n))
         for n in (80, 40)
     )
     found = gcap(attacked, published)
@@ -74,7 +74,7 @@ def test_attribution_agrees_with_the_formula_record_by_record(seed: int) -> None
 def test_keys_too_wide_for_one_number_are_told_apart() -> None:
     """Each has 31 bits: in 64, what tells these apart is shifted out."""
     keys = (np.arange(20), *[np.full(20, 2**31 - 1)] * 3)
-    records = Known(keys=keys, sensitive=np.arange(20) % 5)
+    records = AttackedRecords(keys=keys, sensitive=np.arange(20) % 5)
     assert gcap(records, records).mean == 1.0
 
 
@@ -87,7 +87,9 @@ def test_members_are_attacked_beside_others_and_the_baseline() -> None:
     generator = np.random.default_rng(1)
     n = 2_000
     key, sensitive = generator.integers(0, 10**6, 2 * n), (generator.random(2 * n) < 0.3).astype(np.int64)
-    members, others = (Known(keys=(key[part],), sensitive=sensitive[part]) for part in (slice(n), slice(n, None)))
+    members, others = (
+        AttackedRecords(keys=(key[part],), sensitive=sensitive[part]) for part in (slice(n), slice(n, None))
+    )
     found = disclosure(members, others, members)
     assert found.gcap > 0.99
     assert found.matched == 1.0
@@ -101,6 +103,6 @@ def test_unfit_records_are_refused() -> None:
     with pytest.raises(ValueError, match="as many"):
         gcap(ORIGINAL, known((0, 0)))
     with pytest.raises(ValueError, match="at least one"):
-        Known(keys=(), sensitive=np.array([1]))
+        AttackedRecords(keys=(), sensitive=np.array([1]))
     with pytest.raises(ValueError, match="no published record"):
-        gcap(ORIGINAL, Known(keys=(np.array([], dtype=int),) * 2, sensitive=np.array([], dtype=int)))
+        gcap(ORIGINAL, AttackedRecords(keys=(np.array([], dtype=int),) * 2, sensitive=np.array([], dtype=int)))

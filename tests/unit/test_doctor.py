@@ -32,8 +32,8 @@ from verticil.party.storage.secret import read_secret, secret_id
 from verticil.party.storage.studies import Heartbeat, PartyState
 from verticil.pki.files import write_federation
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.core.vitals import FILE_NAME as HEALTH
-from verticil.shared.core.vitals import living
+from verticil.shared.core.health import FILE_NAME as HEALTH
+from verticil.shared.core.health import living
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import load_credentials, utc_now

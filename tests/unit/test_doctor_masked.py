@@ -10,7 +10,7 @@ import pytest
 from verticil.cli.doctor_checks import Finding, _masked, _miner_sealing
 from verticil.miner.config import load_miner
 from verticil.party.config import load_party
-from verticil.shared.federation.identity.spoken import key_words
+from verticil.shared.federation.identity.key_words import key_words
 from verticil.shared.federation.membership.installation import make_sealing_key
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 

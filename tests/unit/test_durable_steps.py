@@ -27,9 +27,9 @@ from verticil.party.protocol.randomization import Spool
 from verticil.party.site import init_state
 from verticil.party.storage.database import Database
 from verticil.shared.federation.transport.fetch import fetch_file, send_parts
-from verticil.shared.release.formats.tables import write_atomically
+from verticil.shared.release.formats.table_files import write_atomically
 from verticil.shared.storage.disk import create_file, replace_file
-from verticil.shared.storage.durable import Step, watch_steps
+from verticil.shared.storage.durable import DurableStep, watch_steps
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WHOLE = ["sync-file", "rename", "sync-directory"]
@@ -52,7 +52,7 @@ class Taken:
     calls: list[Path] = field(default_factory=list)
     silent: list[tuple[str, Path]] = field(default_factory=list)
 
-    def watch(self, step: Step) -> None:
+    def watch(self, step: DurableStep) -> None:
         """Take a step down."""
         if step.moment == "before":
             self.steps.append((step.kind, step.path))

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.miner.learning.scoring import strength
+from verticil.miner.learning.scoring import edge_confidence as strength
+from verticil.miner.learning.scoring.count_tables import FamilyTables
+from verticil.miner.learning.scoring.edge_confidence import edge_strengths, without_member
 from verticil.miner.learning.scoring.scores import FamilyScores
-from verticil.miner.learning.scoring.strength import edge_strengths, without_member
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from verticil.evaluate.measures import singling_out
 from verticil.evaluate.measures.coded import CodedTable, number_records
-from verticil.evaluate.measures.disclosure import Known, gcap
+from verticil.evaluate.measures.disclosure import AttackedRecords, gcap
 from verticil.evaluate.measures.neighbours import Distances, find_links, guesses, nearest, points
 from verticil.evaluate.measures.risks import nearer, rate, risk, separation
 
@@ -107,18 +107,20 @@ def test_guesses_are_those_of_the_nearest_whose_value_is_possible(seed: int) -> 
 
 def test_an_attacker_with_rules_gives_nothing_to_what_they_forbid() -> None:
     """Two published records are nearest, one of them with a value that the person cannot have."""
-    published = Known(keys=(np.array([0, 0, 1]),), sensitive=np.array([0, 1, 2]))
-    asked = Known(keys=(np.array([0, 0]),), sensitive=np.array([0, 2]))
+    published = AttackedRecords(keys=(np.array([0, 0, 1]),), sensitive=np.array([0, 1, 2]))
+    asked = AttackedRecords(keys=(np.array([0, 0]),), sensitive=np.array([0, 2]))
     assert gcap(asked, published).probability.tolist() == [0.5, 0.0]
     only = np.array([[True, False, True], [False, False, True]])
-    knowing = Known(keys=asked.keys, sensitive=asked.sensitive, possible=only)
+    knowing = AttackedRecords(keys=asked.keys, sensitive=asked.sensitive, possible=only)
     # The second person's nearest records say nothing that is possible: what is, is taken from the margin.
     assert gcap(knowing, published).probability.tolist() == [1.0, 1.0]
-    rare = Known(keys=(np.array([0, 0, 1, 1, 1]),), sensitive=np.array([0, 1, 2, 3, 3]))
-    one = Known(keys=(np.array([0]),), sensitive=np.array([2]), possible=np.array([[False, False, True, True]]))
+    rare = AttackedRecords(keys=(np.array([0, 0, 1, 1, 1]),), sensitive=np.array([0, 1, 2, 3, 3]))
+    one = AttackedRecords(
+        keys=(np.array([0]),), sensitive=np.array([2]), possible=np.array([[False, False, True, True]])
+    )
     assert gcap(one, rare).probability.tolist() == pytest.approx([1 / 3])
     with pytest.raises(ValueError, match="some for each"):
-        Known(keys=asked.keys, sensitive=asked.sensitive, possible=np.zeros((2, 3), dtype=bool))
+        AttackedRecords(keys=asked.keys, sensitive=asked.sensitive, possible=np.zeros((2, 3), dtype=bool))
 
 
 def test_records_are_numbered_by_their_numbers() -> None:

@@ -15,7 +15,7 @@ from verticil.evaluate.coding import coding
 from verticil.evaluate.disclosure import METRICS
 from verticil.evaluate.evaluation import Evaluation, evaluate
 from verticil.evaluate.reading import table_of
-from verticil.evaluate.rounds import rounds
+from verticil.evaluate.resampling import rounds
 
 HEADLINES = {"membership", "attribution", "linkability", "singling_out"}
 NEAREST = ["membership", "attribution", "linkability", "singling_out"]

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.scores import FamilyScores
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.core.errors import DataFault
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import Transition, binary, identity, quantize, symmetric

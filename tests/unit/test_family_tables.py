@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning.scoring import counting
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import design_tables, family_table, family_tables
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.core.errors import DataFault
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
@@ -55,7 +55,7 @@ def counts(monkeypatch) -> list[FamilyDesign]:
         counted.extend(designs)
         return design_tables(columns, designs, **options)
 
-    monkeypatch.setattr("verticil.miner.learning.scoring.tables.design_tables", noted)
+    monkeypatch.setattr("verticil.miner.learning.scoring.count_tables.design_tables", noted)
     return counted
 
 

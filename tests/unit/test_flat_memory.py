@@ -31,11 +31,11 @@ from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
-from verticil.shared.storage import nameless
-from verticil.shared.storage.nameless import join_parts
+from verticil.shared.storage import unlinked_files as nameless
+from verticil.shared.storage.unlinked_files import join_parts
 from verticil.shared.synthesis import synthetic
 from verticil.shared.synthesis.synthetic import read_both
-from verticil.shared.synthesis.written import PiecewiseTable, WrittenColumn, cell_counts
+from verticil.shared.synthesis.table_columns import PiecewiseTable, WrittenColumn, cell_counts
 from verticil.wire.v1 import coordinator_pb2
 
 MIB = 1 << 20

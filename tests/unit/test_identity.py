@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.documents.table import is_name
+from verticil.shared.documents.toml_table import is_name
 from verticil.shared.federation.identity.identity import Identity, Role, peer_host
 from verticil.shared.federation.transport.authorization import ROLES, check_access
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2

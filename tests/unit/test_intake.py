@@ -30,7 +30,8 @@ from verticil.miner.storage.linkage import find_common, read_list
 from verticil.miner.storage.records import StoredColumn
 from verticil.miner.storage.store import Store, StudyFiles, write_durably
 from verticil.shared.core.errors import DataFault, PeerFault, Refusal
-from verticil.shared.storage import nameless, sorting
+from verticil.shared.storage import sorting
+from verticil.shared.storage import unlinked_files as nameless
 
 
 def run(opened: Opened) -> dict[int, StoredColumn]:

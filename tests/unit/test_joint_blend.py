@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from support.noisy_tables import N_STATES, empty, study, truth
-from verticil.miner.learning import blend
-from verticil.miner.learning.blend import blend_models
+from verticil.miner.learning import source_mixture as blend
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.publication import published_joint
+from verticil.miner.learning.source_mixture import blend_models
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
@@ -87,7 +87,7 @@ def test_a_blend_has_the_tables_between_both_and_the_same_input_gives_the_same()
     assert isinstance(result.joint.model, WeightedRecords)
     for joint in (result.joint, dataclasses.replace(result.joint, drawn=None)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("verticil.miner.learning.blend.share_of_joint", lambda above, below: 0.4)
+            patch.setattr("verticil.miner.learning.source_mixture.share_of_joint", lambda above, below: 0.4)
             first = blend_models(joint, result.network, tables, seed=3)
             again = blend_models(joint, result.network, tables, seed=3) if joint is result.joint else first
         assert isinstance(first.model, WeightedRecords)

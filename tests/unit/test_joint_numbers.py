@@ -12,15 +12,16 @@ import pytest
 from support import joint_reference as plain
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import atoms, mixture
+from verticil.shared.numerics.joint import mixture
+from verticil.shared.numerics.joint import weighted_records as atoms
+from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.layout import Layout
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.numerics.joint.start import one_way_shares
+from verticil.shared.numerics.joint.one_way import one_way_shares
 from verticil.shared.numerics.joint.stopping import PENALTY, Discrepancy
 from verticil.shared.numerics.joint.targets import MOVED, targets
-from verticil.shared.numerics.joint.work import Work
 from verticil.shared.numerics.model.joint import JointModel
 
 STATES = (2, 3, 4, 2)

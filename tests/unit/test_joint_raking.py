@@ -7,11 +7,12 @@ import pytest
 
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import atoms, estimate, kernels
+from verticil.shared.numerics.joint import estimate, kernels
+from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.adaptive_shrinkage import believed
+from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.numerics.joint.work import Work
 
 STATES = (4, 3, 2)
 CHANNELS = (quantize(symmetric(4, epsilon=2.0)), quantize(identity(3)), quantize(symmetric(2, epsilon=1.0)))

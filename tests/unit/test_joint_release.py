@@ -17,8 +17,8 @@ import pytest
 
 from support.releases import random_mixture, random_records, with_joint
 from verticil.shared.core.errors import DataFault, GateFailed
-from verticil.shared.documents.json_document import Node
-from verticil.shared.numerics.joint import atoms
+from verticil.shared.documents.json_document import JsonNode
+from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 from verticil.shared.numerics.model.network import PairEstimate
 from verticil.shared.numerics.model.rounding import RESOLUTION, round_joint
@@ -30,7 +30,7 @@ from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule
 from verticil.shared.study.unit import Unit
-from verticil.shared.synthesis.shares import DIFFERS, WITHIN, pair_accuracy
+from verticil.shared.synthesis.marginals import DIFFERS, WITHIN, pair_accuracy
 
 KINDS = {"mixture": random_mixture, "records": random_records}
 
@@ -210,7 +210,7 @@ def test_records_of_wide_columns_are_kept_in_two_bytes():
     model = round_joint(
         WeightedRecords(n_states=(300,), codes=np.arange(300, dtype=np.uint16)[:, None], weights=np.full(300, 1 / 300))
     )
-    same(joint.read(Node(joint.document(model, schema), where="model.json: joint"), schema), model)
+    same(joint.read(JsonNode(joint.document(model, schema), where="model.json: joint"), schema), model)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_what_is_no_joint_model_is_refused(content, change, message):
     part = joint.document(content.joint, content.study.schema)
     change(part)
     with pytest.raises(GateFailed, match=message) as caught:
-        joint.read(Node(part, where="model.json: joint"), content.study.schema)
+        joint.read(JsonNode(part, where="model.json: joint"), content.study.schema)
     assert caught.value.code == "RELEASE_INVALID"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.noisy_tables import N_STATES, empty, study, truth
 from verticil.curator.learning import records_of
-from verticil.miner.learning import blend
+from verticil.miner.learning import source_mixture as blend
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.publication import published_joint

@@ -10,14 +10,15 @@ import pytest
 from verticil.shared.mechanisms.subset import Subset, subset_selection
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import atoms, mixture
+from verticil.shared.numerics.joint import mixture
+from verticil.shared.numerics.joint import weighted_records as atoms
+from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
-from verticil.shared.numerics.joint.start import one_way_shares
+from verticil.shared.numerics.joint.one_way import one_way_shares
 from verticil.shared.numerics.joint.stopping import Discrepancy
 from verticil.shared.numerics.joint.targets import targets
-from verticil.shared.numerics.joint.work import Work
 
 STATES = (10, 8, 3)
 RUNS = 40

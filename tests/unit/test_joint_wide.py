@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import atoms, estimate
+from verticil.shared.numerics.joint import estimate
+from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.noise import noised
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables

@@ -13,8 +13,8 @@ from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.numerics.knowledge.checking import check_knowledge
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.support import ordered_together, support
-from verticil.shared.release.formats.tables import write_csv, write_parquet
-from verticil.shared.synthesis.ordered import ordered_numbers
+from verticil.shared.release.formats.table_files import write_csv, write_parquet
+from verticil.shared.synthesis.ordered_numbers import ordered_numbers
 from verticil.shared.synthesis.synthesis import decode
 from verticil.shared.synthesis.synthetic import read_records
 
@@ -118,7 +118,7 @@ def test_written_numbers_are_held_against_the_orders(tmp_path, suffix: str) -> N
 
 def test_records_without_such_numbers_end_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bins are impossible by the rules; whoever draws records keeps these."""
-    from verticil.shared.synthesis import ordered
+    from verticil.shared.synthesis import ordered_numbers as ordered
 
     monkeypatch.setattr(ordered, "_ROUNDS", 20)
     codes = [np.array([code], dtype=np.uint8) for code in (2, 0, 0, 0)]

@@ -21,15 +21,16 @@ from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.release import records
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
-from verticil.shared.release.formats.tables import write_csv, write_parquet
+from verticil.shared.release.formats.table_files import write_csv, write_parquet
 from verticil.shared.release.posterior import sets_fault
 from verticil.shared.release.records import released_records
-from verticil.shared.storage import nameless
+from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.synthesis import synthesis, written
+from verticil.shared.synthesis import synthesis
+from verticil.shared.synthesis import table_columns as written
 from verticil.shared.synthesis.synthesis import decode, sample_chunks
-from verticil.shared.synthesis.written import PiecewiseTable, cell_counts
+from verticil.shared.synthesis.table_columns import PiecewiseTable, cell_counts
 
 N = 2_600
 """Three pieces of 1,000, the last one shorter."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from verticil.party.protocol.peer.learner import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
+from verticil.party.protocol.peer.parameters import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.mechanisms.share_noise import DISCRETE
 from verticil.shared.mechanisms.subset import subset_selection

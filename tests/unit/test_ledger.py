@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from verticil.party.dataset.releases import Release
-from verticil.party.limits.policy import Policy
+from verticil.party.dataset.column_draws import ColumnDraw
+from verticil.party.limits.limits import Policy
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import DaemonLock, Database
 from verticil.shared.core.errors import DataFault, Refusal
@@ -36,7 +36,7 @@ POLICY = Policy(
     recipients=("miner",),
     on_data_change="refuse",
 )
-RELEASE = Release(
+RELEASE = ColumnDraw(
     variables=("sex",),
     dataset="people",
     sources=("SEX",),
@@ -182,7 +182,7 @@ def test_infinite_epsilon_needs_a_permit_and_is_not_in_the_sum(ledger):
     assert send(ledger, infinite, replace(POLICY, allow_infinite=("sex",))) == math.inf
     assert ledger.rows()[0].epsilon == math.inf
     assert ledger.sum_charges("people").epsilon == 0.0
-    assert Release.from_json(infinite.to_json()) == infinite
+    assert ColumnDraw.from_json(infinite.to_json()) == infinite
 
 
 def test_a_column_over_its_limit_is_refused(ledger):

@@ -13,7 +13,7 @@ import pytest
 from verticil.curator.spending import UNLIMITED, charge
 from verticil.curator.state import open_state
 from verticil.gan.accounting import GeneratorTraining
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import PUBLIC
@@ -51,7 +51,7 @@ if sys.argv[2] == "without":
     plugins._installed = lambda _path: ()
 from verticil.curator.spending import UNLIMITED, charge
 from verticil.curator.state import opened
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import Release
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.privacy.accounts import PUBLIC, Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts
@@ -91,7 +91,7 @@ def charged(tmp_path: Path) -> Path:
     """The folder of an owner whose ledger has a generator's training."""
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     study = read_study(tmp_path / "study.toml", by_owner=True)
-    release = Release(
+    release = ColumnDraw(
         variables=("a", "b"),
         dataset="people",
         sources=("a", "b"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.masked_arithmetic import arithmetic
-from verticil.shared.masked.round import pair_work
+from verticil.shared.masked.round import pair_products as pair_work
 
 FIVE = {"a": (2, 3), "b": (64,), "c": (5 * 4, 2), "d": (17,), "e": (2,)}  # the first of "c" a compound of two columns
 

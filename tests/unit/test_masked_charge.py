@@ -13,14 +13,14 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import Column
+from verticil.party.dataset.column_draws import Column
 from verticil.party.limits.rules import Rule, questions_of
 from verticil.party.operator.check import _cost
-from verticil.party.operator.page import view
-from verticil.party.operator.page.view import render
+from verticil.party.operator.page import page_model as view
+from verticil.party.operator.page.page_model import render
 from verticil.party.operator.reports import audit_lines, ledger_of
 from verticil.party.operator.reports import ledger as listing
-from verticil.party.policy.by_rule import ruling
+from verticil.party.policy.rule_approval import ruling
 from verticil.party.protocol.context import agreement
 from verticil.party.protocol.masked import round_charge
 from verticil.party.protocol.masked.round_charge import ROWS, TABLES, charge_linkage, charge_round
@@ -29,7 +29,7 @@ from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_s
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import DataFault, Refusal
-from verticil.shared.federation.identity.spoken import key_words
+from verticil.shared.federation.identity.key_words import key_words
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, Cost
 from verticil.shared.privacy.events import Linkage

@@ -15,14 +15,14 @@ from support.documents import FEDERATION, PEOPLE, party_toml
 from support.studies import numbered, study_of
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.dataset.releases import Column
-from verticil.party.limits.policy import Policy, objections
+from verticil.party.dataset.column_draws import Column
+from verticil.party.limits.limits import Policy, objections
 from verticil.party.operator.commands import init_party
 from verticil.party.operator.keys import confirm_key, keys
 from verticil.party.operator.limits import _masked_document, _read_masked
 from verticil.shared.core.errors import Misuse, PeerFault
-from verticil.shared.documents.table import Table
-from verticil.shared.federation.identity.spoken import key_words, proquint
+from verticil.shared.documents.toml_table import Table
+from verticil.shared.federation.identity.key_words import key_words, proquint
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, READERS
 from verticil.shared.privacy.masked import dealer_event

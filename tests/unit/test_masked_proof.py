@@ -25,8 +25,8 @@ from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.masked.arithmetic.derivation import PURPOSE
 from verticil.shared.masked.arithmetic.streams import decode_fields, encode_fields
-from verticil.shared.masked.round.messages import CHARGED, Kind
 from verticil.shared.masked.round.proof import BEHIND_CHARGE, is_missing_in, read_signed_message
+from verticil.shared.masked.round.schedule import CHARGED, Kind
 from verticil.shared.release.formats.deletion import PeerHolding
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study

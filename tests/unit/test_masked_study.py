@@ -19,13 +19,13 @@ from verticil.analyst.lint import lint
 from verticil.analyst.models import compare_models
 from verticil.analyst.prediction import predict_study
 from verticil.cli.main import main
-from verticil.miner.learning.measured import tables_with
-from verticil.miner.storage.measured import read_tables, write_tables
+from verticil.miner.learning.exact_tables import tables_with
+from verticil.miner.storage.noisy_table_files import read_tables, write_tables
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.record import decode, encode
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.messages import triples_of
-from verticil.shared.masked.round.pair_work import sizes_of
+from verticil.shared.masked.round.pair_products import sizes_of
+from verticil.shared.masked.round.schedule import triples_of
 from verticil.shared.mechanisms.privacy import Breach, epsilon
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.numerics.joint.prediction import predict

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from verticil.cli.main import main
-from verticil.pki.register import Standing, check_request, entries, revoke, sign_request
+from verticil.pki.register import RequestStatus, check_request, entries, revoke, sign_request
 from verticil.pki.request import create_renewal, create_request, parse_request, read_request
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.documents.config import Federation, load_federation
@@ -256,7 +256,7 @@ def test_a_renewal_is_only_as_good_as_what_it_renews(home: Path) -> None:
     site = joined(home)
     path, _ = create_renewal(site / "clinic.crt")
     authority = open_authority(home / "ca", at=NOW)
-    assert check_request(authority, read_request(path), at=NOW) == Standing(is_renewal=True, notes=())
+    assert check_request(authority, read_request(path), at=NOW) == RequestStatus(is_renewal=True, notes=())
     late = check_request(authority, read_request(path), at=NOW + 91 * DAY)
     assert (late.is_renewal, "expired on 2027-02-19" in late.notes[0]) == (
         False,

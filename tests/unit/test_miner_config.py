@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verticil.miner.config import Limits, Workers, load_miner
+from verticil.miner.config import ServiceLimits, Workers, load_miner
 from verticil.miner.daemon import init_miner
 from verticil.shared.core.errors import Misuse
 
@@ -53,14 +53,16 @@ def test_every_key_is_read_and_paths_are_relative_to_the_file(tmp_path):
     assert config.federation.endpoint == "localhost:8443"
     assert config.state_directory == tmp_path / "state"
     assert config.signing_key == tmp_path / "pki" / "other.sign"
-    assert config.limits == Limits()
+    assert config.limits == ServiceLimits()
     assert config.workers == Workers(processes=2)
 
 
 def test_the_example_of_the_design_has_these_defaults(tmp_path):
     short = MINER[: MINER.index("[limits]")].replace('signing_key = "pki/other.sign"\n', "")
     config = load(tmp_path, short.replace('state_directory = "state"\n', ""))
-    assert config.limits == Limits(max_bytes_per_study=4 * 2**30, max_concurrent_uploads=8, disk_reserve_bytes=2**30)
+    assert config.limits == ServiceLimits(
+        max_bytes_per_study=4 * 2**30, max_concurrent_uploads=8, disk_reserve_bytes=2**30
+    )
     assert (config.workers, config.randomized_days) == (Workers(processes=1, memory_bytes=2 * 2**30), 30)
     assert config.signing_key == tmp_path / "pki" / "miner.sign"
     assert config.state_directory == tmp_path / "state"

@@ -25,12 +25,12 @@ from verticil.shared.numerics.model.rounding import round_joint, round_network
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
-from verticil.shared.release.formats.tables import write_csv, write_parquet
+from verticil.shared.release.formats.table_files import write_csv, write_parquet
 from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 from verticil.shared.synthesis.synthesis import decode
 from verticil.simulation.federations import adult
 

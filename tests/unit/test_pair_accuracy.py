@@ -18,7 +18,7 @@ from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical, rules
-from verticil.shared.synthesis.shares import DIFFERS, WITHIN, pair_accuracy
+from verticil.shared.synthesis.marginals import DIFFERS, WITHIN, pair_accuracy
 from verticil.shared.synthesis.synthesis import sample_codes
 
 EDUCATION = ("preschool", "5th-6th", "HS-grad", "Bachelors")

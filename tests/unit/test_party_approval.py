@@ -11,7 +11,7 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.party import local_dataset
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import Release, seals
+from verticil.party.dataset.column_draws import ColumnDraw, seals
 from verticil.party.local_dataset import origins
 from verticil.party.policy import approval
 from verticil.party.policy.approval import AUTOMATIC
@@ -288,7 +288,7 @@ def test_an_effective_study_with_its_own_digest_is_still_compared_with_what_was_
 
 
 def test_the_same_data_under_two_units_have_two_seals():
-    release = Release(
+    release = ColumnDraw(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=b"c" * 32, transition_digest=b"t" * 32,
         secret_id=b"s" * 16, fingerprint=b"f" * 32, event=RandomizedColumn(epsilon=1.0),
     )  # fmt: skip

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from support.documents import FEDERATION, party_toml
 from support.linking import records_of
 from verticil.party.config import PartyConfig, load_party
+from verticil.party.dataset.column_draws import ColumnDraw, seals
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.perturb import compound_digest
-from verticil.party.dataset.releases import Release, seals
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import LocalDataset, compounds_of, origins, read_holding, releases_of, unit_codes
 from verticil.party.policy.ledger import Ledger
@@ -246,7 +246,7 @@ def test_the_digest_of_a_list_does_not_depend_on_its_order_and_needs_whole_diges
 # ---- the ledger
 
 
-def charge(ledger: Ledger, config: PartyConfig, release: Release) -> float:
+def charge(ledger: Ledger, config: PartyConfig, release: ColumnDraw) -> float:
     return ledger.record(
         release, version_tag=b"", policy=config.policy, study_digest=b"d" * 32, study_id="s", unit=0, recipient="miner",
         artifact_sha256=b"a" * 32, size=1, at=NOW,
@@ -276,7 +276,7 @@ def test_a_column_that_was_released_alone_is_charged_in_full_in_a_compound(folde
         strict = dataclasses.replace(config.policy, max_epsilon_per_column=1.0)
         with pytest.raises(Refusal, match=r"column 'marital-status, relationship': epsilon 2, expected at most 1"):
             ledger.assess([together], strict)
-    assert Release.from_json(together.to_json()) == together
+    assert ColumnDraw.from_json(together.to_json()) == together
 
 
 def test_an_approval_binds_to_the_data_of_every_column_of_a_compound(folder, release_study):

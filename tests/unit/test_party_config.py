@@ -11,10 +11,10 @@ import pytest
 from support.party_example import EXAMPLE, FEDERATION
 from verticil.cli.main import main
 from verticil.party.config import load_party, place_toml, require_marked_authority
-from verticil.party.dataset.releases import Column
+from verticil.party.dataset.column_draws import Column
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
-from verticil.party.limits.rules import Combinations, Known
+from verticil.party.limits.rules import Combinations, RequestFacts
 from verticil.party.operator import commands
 from verticil.party.storage.secret import read_secret
 from verticil.shared.core.errors import DataFault, Misuse
@@ -395,4 +395,4 @@ impossible = [["unknown", "Female"]]
     }
     assert [(book.labels, book.other) for book in known.columns if book.column == sex] == [(("Male", "Female"), "Male")]
     assert known.combinations == {Combinations(columns=(sex, age), impossible=frozenset({("Female", "unknown")}))}
-    assert load_party(write()).codebook == Known()
+    assert load_party(write()).codebook == RequestFacts()

@@ -19,7 +19,7 @@ from verticil.party.protocol.planning import Plan, WaitedForError
 from verticil.party.protocol.reconciliation.reconciler import Reconciler
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff
 from verticil.shared.core.errors import DataFault, InternalFault, Misuse, PeerFault, Refusal, VerticilError, from_code
-from verticil.shared.core.vitals import Waiting
+from verticil.shared.core.health import Waiting
 from verticil.shared.study.protocols import PROTOCOLS as FACTS
 
 

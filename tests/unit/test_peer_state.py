@@ -9,10 +9,10 @@ import math
 import numpy as np
 import pytest
 
-from verticil.party.dataset.releases import Release
-from verticil.party.limits.policy import Policy
+from verticil.party.dataset.column_draws import ColumnDraw
+from verticil.party.limits.limits import Policy
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.between import lists
+from verticil.party.protocol.between import pseudonym_lists as lists
 from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.between.network import Peers, all_of
 from verticil.party.protocol.planning import LostError, PeerFailedError, WaitedForError
@@ -171,8 +171,8 @@ def policy(**changed) -> Policy:
     return Policy(**{**limits, **changed})
 
 
-def shared(epsilon: float, study: bytes = b"one") -> Release:
-    return Release(
+def shared(epsilon: float, study: bytes = b"one") -> ColumnDraw:
+    return ColumnDraw(
         variables=("age", "sex"),
         dataset="people",
         sources=("age", "sex"),
@@ -186,7 +186,7 @@ def shared(epsilon: float, study: bytes = b"one") -> Release:
 
 def record(
     ledger: Ledger,
-    release: Release,
+    release: ColumnDraw,
     limits: Policy,
     recipient: str = "everyone",
     *,

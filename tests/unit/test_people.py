@@ -14,13 +14,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from verticil.party.dataset import people as module
+from verticil.party.dataset import gathered_records as module
+from verticil.party.dataset.gathered_records import Gathering, IdSpool, in_both
 from verticil.party.dataset.linkage import packed_ids
-from verticil.party.dataset.people import Gathering, IdSpool, in_both
 from verticil.party.dataset.person_keys import PersonMacs
 from verticil.party.dataset.perturb import fingerprint
 from verticil.shared.core.errors import DataFault
-from verticil.shared.storage import nameless, sorting
+from verticil.shared.storage import sorting
+from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.sorting import Sorter, ascending, keys_of
 
@@ -187,7 +188,7 @@ def test_killed_while_people_wait_outside_memory_nothing_is_left(tmp_path: Path)
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from verticil.party.dataset.people import Gathering
+from verticil.party.dataset.gathered_records import Gathering
 folder, late = Path(sys.argv[1]), sys.argv[2] == "late"
 gathering = Gathering(folder, link_bytes=16, columns={"sex": 1}, memory_rows=50)
 generator = np.random.default_rng(0)

@@ -8,8 +8,8 @@ import math
 
 import pytest
 
-from verticil.party.dataset.releases import Column
-from verticil.party.limits.policy import Policy, check_shared, objections, refuse
+from verticil.party.dataset.column_draws import Column
+from verticil.party.limits.limits import Policy, check_shared, objections, refuse
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.protocol.coordinated.plan import Step as Told
 from verticil.party.storage.studies import StudyRecord, Task

@@ -17,8 +17,8 @@ from verticil.miner.learning.posterior.draws import band
 from verticil.miner.learning.posterior.graphs import MOST_FULL_PLAIN, candidate_parents, consensus, mixed_graphs
 from verticil.miner.learning.posterior.outcome import statistic
 from verticil.miner.learning.posterior.scores import PosteriorScores
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.scores import PairScores, pair_scores
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
     Checkpoint,

@@ -11,10 +11,10 @@ import pytest
 
 from support import party_example as example
 from verticil.party.config import load_party
-from verticil.party.dataset.releases import Column, Release
-from verticil.party.limits.policy import Policy, objections
+from verticil.party.dataset.column_draws import Column, ColumnDraw
+from verticil.party.limits.limits import Policy, objections
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.peer.learner import learn_families, share_noise
+from verticil.party.protocol.peer.parameters import learn_families, share_noise
 from verticil.party.storage.database import Database
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.mechanisms.transition import identity, quantize
@@ -123,7 +123,7 @@ def test_a_study_gets_parameters_once(database, epsilon):
 
     def record(basis: bytes, study: bytes = b"d" * 32, recipient: str = "everyone") -> float:
         return ledger.record_shared(
-            Release(
+            ColumnDraw(
                 variables=("age",),
                 dataset="people",
                 sources=("age",),

@@ -14,18 +14,19 @@ from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.local_dataset import read_holding
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.documents.progress import Meter, Progress
+from verticil.shared.documents.progress import Meter, StepProgress
 from verticil.shared.release import records
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.records import released_records
 from verticil.shared.study.document import Study
-from verticil.shared.synthesis import synthesis, written
+from verticil.shared.synthesis import synthesis
+from verticil.shared.synthesis import table_columns as written
 
 
 def test_rate_and_time_left_follow_from_the_clock() -> None:
     """Ten seconds for 400 of 1,000: forty a second, fifteen seconds left; told no more often than asked, and at the end."""
-    seconds, told = iter([100.0, 101.0, 110.0, 112.0, 125.0]), list[Progress]()
+    seconds, told = iter([100.0, 101.0, 110.0, 112.0, 125.0]), list[StepProgress]()
     meter = Meter("writing", 1000, told.append, every_seconds=5, clock=lambda: next(seconds))
     for done in (50, 400, 500, 1000):
         meter.at(done)
@@ -35,7 +36,7 @@ def test_rate_and_time_left_follow_from_the_clock() -> None:
 
 
 def test_pieces_are_counted_when_they_are_done() -> None:
-    told = list[Progress]()
+    told = list[StepProgress]()
     meter = Meter("writing", 5, told.append, every_seconds=0)
     pieces = meter.over([[1, 2], [3], [4, 5]])
     assert next(pieces) == [1, 2]

@@ -13,7 +13,7 @@ from verticil.miner.learning.search.protocol import SearchResult
 from verticil.miner.learning.structure import SEARCHES, Run, Task, find_structure
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.transition import quantize
-from verticil.shared.numerics.estimation.estimators import ESTIMATORS, Way
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS, EstimatorChoice
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study import canonical
 from verticil.shared.study.prior import estimator_of
@@ -53,7 +53,7 @@ def test_an_estimator_is_added_by_its_module_and_a_line(monkeypatch: pytest.Monk
     with pytest.raises(Misuse, match="uniform"):
         canonical.from_bytes(canonical.to_bytes(study), wire=False)
     monkeypatch.setitem(
-        ESTIMATORS, "uniform", Way(estimate=uniform, counts="all alike", words="the same number everywhere")
+        ESTIMATORS, "uniform", EstimatorChoice(estimate=uniform, counts="all alike", words="the same number everywhere")
     )
     read = canonical.from_bytes(canonical.to_bytes(study), wire=False)
     assert estimator_of(read.parameters, "v0") is uniform

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.operator.page.view import overview
+from verticil.party.operator.page.page_model import overview
 from verticil.party.site import Site
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.pki.register import revoke

@@ -25,7 +25,7 @@ from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.drawing import ReleaseModels, open_models
 from verticil.shared.release.formats import model_json
-from verticil.shared.release.query import Answer, query
+from verticil.shared.release.query import QueryAnswer, query
 
 PARENTS = ((), (0,), (0, 1), (), (2, 3))
 STATES = (2, 3, 2, 2, 3)
@@ -70,7 +70,7 @@ def labelled(evidence: dict[int, int]) -> dict[str, object]:
     return {f"v{variable}": f"c{code}" for variable, code in evidence.items()}
 
 
-def probabilities(answer: Answer) -> list[float]:
+def probabilities(answer: QueryAnswer) -> list[float]:
     return [share.probability for share in answer.shares]
 
 

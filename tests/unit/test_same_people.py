@@ -18,12 +18,12 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.audit.log import What
 from verticil.party.config import PartyConfig, load_party
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.dataset.person_keys import PeopleOfTable
-from verticil.party.dataset.releases import Release
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.operator.check import check
-from verticil.party.operator.people import look_at_people, problems
 from verticil.party.operator.reports import ledger_of
+from verticil.party.operator.same_people import look_at_people, problems
 from verticil.party.people.reading import read_everybody
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.randomization import randomize
@@ -396,7 +396,7 @@ def test_one_draw_of_two_versions_of_the_data_in_one_study_is_refused_before_any
     """Two tables of the same people with the same column: the noise is the same, so a second one shows which values differ."""
     with Site.open(configured(folder)) as site:
         review = site.review(site.state.study(offer(site, release_study)), NOW)
-        release: Release = next(iter(review.releases.values()))
+        release: ColumnDraw = next(iter(review.releases.values()))
         other = dataclasses.replace(release, fingerprint=b"o" * 32)
         with pytest.raises(Refusal, match="DATA_CHANGED"):
             site.ledger.assess([release, other], site.config.policy)

@@ -16,7 +16,7 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.memory import check_memory, inspect_catalogue
+from verticil.miner.storage.forgotten_catalogue import check_memory, inspect_catalogue
 from verticil.miner.storage.schema import SCHEMA as OF_MINER
 from verticil.party.site import init_state
 from verticil.party.storage.database import FILE_NAME as PARTY
@@ -25,7 +25,7 @@ from verticil.party.storage.database import Database as PartyDatabase
 from verticil.party.storage.database import holds_nothing
 from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.database import Database, Schema, inspect, version_of
-from verticil.shared.storage.durable import Step, watch_steps
+from verticil.shared.storage.durable import DurableStep, watch_steps
 
 SCHEMAS = {"party": OF_PARTY, "miner": OF_MINER}
 both = pytest.mark.parametrize("node", SCHEMAS)
@@ -126,9 +126,9 @@ def test_a_planted_step_that_is_killed_anywhere_is_taken_by_the_next_start(node:
         pass
 
     def taken(place: Path, *, until: int) -> int:
-        path, passed = of_version_1(node, place), list[Step]()
+        path, passed = of_version_1(node, place), list[DurableStep]()
 
-        def kill(step: Step) -> None:
+        def kill(step: DurableStep) -> None:
             passed.append(step)
             if len(passed) == until:
                 raise Killed

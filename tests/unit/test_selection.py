@@ -14,8 +14,8 @@ import pytest
 from support import studies
 from verticil.miner.learning.held_out import BLOCKS, HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.scoring import groups
-from verticil.miner.learning.scoring.tables import FamilyTables
+from verticil.miner.learning.scoring import column_groups as groups
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
     Checkpoint,
@@ -23,7 +23,7 @@ from verticil.miner.learning.search.protocol import (
     Interruption,
     LearningCancelled,
 )
-from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, choose_search, search_columns
+from verticil.miner.learning.selection import CANDIDATES, Candidate, SelectedStructure, choose_search, search_columns
 from verticil.miner.learning.structure import Search, find_structure
 from verticil.miner.storage.checkpoint import CheckpointFile, resume
 from verticil.shared.mechanisms.transition import quantize, symmetric
@@ -69,11 +69,11 @@ def columns_of(study: Study, n: int = 20_000, seed: int = 1) -> list[np.ndarray]
     return released
 
 
-def found_by(study: Study, columns: list[np.ndarray], interruption: Interruption = UNINTERRUPTED) -> Found:
+def found_by(study: Study, columns: list[np.ndarray], interruption: Interruption = UNINTERRUPTED) -> SelectedStructure:
     return search_columns(columns, study, progress=lambda _stage, _percent: None, interruption=interruption)
 
 
-def answer(found: Found) -> tuple[object, ...]:
+def answer(found: SelectedStructure) -> tuple[object, ...]:
     return found.result, found.search, found.candidates
 
 
@@ -160,8 +160,8 @@ def test_the_exact_search_over_orders_keeps_the_promise_and_its_mask_is_what_kee
 def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
     """Small blocks and no threshold, so that the compiled kernel counts everything and has something to share out."""
     monkeypatch.setattr("verticil.miner.learning.scoring.counting.KERNEL_FROM", 0)
-    monkeypatch.setattr("verticil.miner.learning.scoring.groups._THREADED_FROM", 0)
-    monkeypatch.setattr("verticil.miner.learning.scoring.groups.BLOCK_RECORDS", 4096)
+    monkeypatch.setattr("verticil.miner.learning.scoring.column_groups._THREADED_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.scoring.column_groups.BLOCK_RECORDS", 4096)
     study = study_of(2.0, method=method, score="auto" if method == "auto" else "mutual-information")
     columns = columns_of(study)
     pools: list[int] = []
@@ -171,11 +171,11 @@ def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
         pools.append(threads)
         return made(threads, **names)
 
-    monkeypatch.setattr("verticil.miner.learning.scoring.groups.ThreadPoolExecutor", counting)
+    monkeypatch.setattr("verticil.miner.learning.scoring.column_groups.ThreadPoolExecutor", counting)
     answers = []
     for processors in (1, 2):
         monkeypatch.setattr(
-            "verticil.miner.learning.scoring.groups.processors", lambda processors=processors: processors
+            "verticil.miner.learning.scoring.column_groups.processors", lambda processors=processors: processors
         )
         answers.append(answer(found_by(study, columns)))
         assert bool(pools) == (processors == 2)

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from verticil.party.dataset.source import read_records
-from verticil.party.dataset.sources import packages
+from verticil.party.dataset.sources import optional_packages as packages
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import DatasetRule

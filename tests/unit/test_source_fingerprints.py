@@ -12,11 +12,11 @@ import pytest
 
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.config import load_party
+from verticil.party.dataset.column_draws import ColumnDraw, origins_of
 from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
-from verticil.party.dataset.releases import Release, origins_of
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import TextColumn
-from verticil.party.limits.policy import Policy
+from verticil.party.limits.limits import Policy
 from verticil.party.local_dataset import LocalDataset, read_holding
 from verticil.party.policy.approval import review
 from verticil.party.site import Site, init_state
@@ -133,15 +133,15 @@ def holding_of(site: Site, study: Study) -> LocalDataset:
     )
 
 
-def releases_of(site: Site, study: Study) -> dict[int, Release]:
+def releases_of(site: Site, study: Study) -> dict[int, ColumnDraw]:
     return site.releases(study, holding_of(site, study))
 
 
-def age_of(site: Site, study: Study) -> Release:
+def age_of(site: Site, study: Study) -> ColumnDraw:
     return next(item for item in releases_of(site, study).values() if item.variables == ("age",))
 
 
-def send(site: Site, release: Release, study_digest: bytes, policy: Policy | None = None) -> float:
+def send(site: Site, release: ColumnDraw, study_digest: bytes, policy: Policy | None = None) -> float:
     (found,) = site.ledger.assess([release], policy or site.config.policy, study_digest=study_digest)
     return site.ledger.record(
         release, version_tag=found.version_tag, policy=policy or site.config.policy, unit=0, study_digest=study_digest,
@@ -149,7 +149,7 @@ def send(site: Site, release: Release, study_digest: bytes, policy: Policy | Non
     ).epsilon  # fmt: skip
 
 
-def has_changed(site: Site, release: Release) -> bool:
+def has_changed(site: Site, release: ColumnDraw) -> bool:
     try:
         site.ledger.assess([release], site.config.policy)
     except Refusal as error:
@@ -242,7 +242,7 @@ def test_a_release_is_read_back_with_its_texts(folder: Path, release_study: Stud
     with Site.open(load_party(folder / "party.toml")) as site:
         release = age_of(site, release_study)
     assert len(release.source_fingerprint) == 32
-    assert Release.from_json(release.to_json()) == release
+    assert ColumnDraw.from_json(release.to_json()) == release
 
 
 def test_data_are_those_of_before_only_with_the_same_codes_and_texts(folder: Path, release_study: Study) -> None:

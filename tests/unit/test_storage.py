@@ -17,7 +17,7 @@ from support import PATIENCE_SECONDS
 from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.database import Database, Schema, inspect, version_of
 from verticil.shared.storage.disk import looking_uri
-from verticil.shared.storage.durable import Step, watch_steps
+from verticil.shared.storage.durable import DurableStep, watch_steps
 
 FIRST = """
 CREATE TABLE person (name TEXT PRIMARY KEY, age INTEGER, tall INTEGER NOT NULL, body BLOB NOT NULL);
@@ -155,12 +155,12 @@ def test_a_migration_that_is_broken_off_at_any_step_is_made_by_the_next_start(tm
         pass
 
     def migrated(place: Path, *, until: int) -> int:
-        path, passed = place / "people.sqlite", list[Step]()
+        path, passed = place / "people.sqlite", list[DurableStep]()
         place.mkdir()
         with Database(path, ONE) as database:
             database.insert("person", Body(body=b"\x01"), name="Ada", tall=1)
 
-        def break_off(step: Step) -> None:
+        def break_off(step: DurableStep) -> None:
             passed.append(step)
             if len(passed) == until:
                 raise BrokenOff

@@ -18,7 +18,7 @@ from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms import privacy
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.privacy.study_table import study_table

@@ -16,10 +16,10 @@ from support.documents import study_toml
 from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.cli.main import app
-from verticil.party.dataset.releases import Column
-from verticil.party.limits.policy import Policy, objections
+from verticil.party.dataset.column_draws import Column
+from verticil.party.limits.limits import Policy, objections
 from verticil.shared.core.errors import Misuse, PeerFault
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy.statement import privacy_statement

@@ -16,7 +16,7 @@ import pytest
 from support import PATIENCE_SECONDS
 from support.studies import read
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms import privacy
 from verticil.shared.study import canonical
 from verticil.shared.study.protocols import disclosure

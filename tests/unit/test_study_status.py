@@ -8,7 +8,7 @@ import pytest
 
 from verticil.analyst.status import summary_payload
 from verticil.cli import study_status
-from verticil.shared.documents.view import jsonable
+from verticil.shared.documents.view_models import jsonable
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, control_pb2
 

@@ -16,8 +16,8 @@ import rfc8785
 from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.cli.main import main
-from verticil.party.dataset.releases import Column
-from verticil.party.limits.policy import Policy, objections
+from verticil.party.dataset.column_draws import Column
+from verticil.party.limits.limits import Policy, objections
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.subset import Subset, best_size, subset_selection

@@ -135,7 +135,9 @@ def test_a_party_daemon_runs_without_what_only_others_need() -> None:
     )
     assert done.returncode == 0, done.stderr
     planted = subprocess.run(
-        [sys.executable, "-c", f"{blocked}import verticil.shared.synthesis.ranking"], capture_output=True, check=False
+        [sys.executable, "-c", f"{blocked}import verticil.shared.synthesis.dealing_kernels"],
+        capture_output=True,
+        check=False,
     )
     assert planted.returncode == 1
 

@@ -8,7 +8,8 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study.vocabulary import SAMPLING
-from verticil.shared.synthesis import ranking, sampling_plan
+from verticil.shared.synthesis import dealing_kernels as ranking
+from verticil.shared.synthesis import sampling_plan
 from verticil.shared.synthesis.sampling_plan import category_boundaries, record_keys
 from verticil.shared.synthesis.synthesis import decode, sample_codes
 

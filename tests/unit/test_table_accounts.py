@@ -14,8 +14,8 @@ import pytest
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.operator.page import view
-from verticil.party.operator.page.view import greek, render
+from verticil.party.operator.page import page_model as view
+from verticil.party.operator.page.page_model import greek, render
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.operator.view_model import told_peers
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool

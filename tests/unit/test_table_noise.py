@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from support.miner_service import N_COMMON, codes_of, make_study
-from verticil.miner.learning.measured import counted_tables
+from verticil.miner.learning.exact_tables import counted_tables
 from verticil.miner.scheduler import job as jobs
 from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob, do_job, job_from
 from verticil.miner.scheduler.noise import TableNoise, without_digest
-from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
+from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StoredSignature
 from verticil.miner.storage.store import StudyFiles, write_durably
 from verticil.shared.core.errors import DataFault
@@ -136,7 +136,7 @@ def test_killed_at_any_step_and_drawn_again_it_is_the_same_noise(tmp_path: Path,
         columns, left = columns_in(files, study), moment
         noise = TableNoise(files, study, columns, N_COMMON)
 
-        def kill(_step: durable.Step) -> None:
+        def kill(_step: durable.DurableStep) -> None:
             nonlocal left
             if left == 0:
                 raise Kill
@@ -170,7 +170,7 @@ def test_the_secret_lasts_before_the_noise_does(tmp_path: Path, study: Study) ->
     columns = columns_in(files, study)
     noise = TableNoise(files, study, columns, N_COMMON)
     counted(noise, study, columns)
-    steps: list[durable.Step] = []
+    steps: list[durable.DurableStep] = []
     with durable.watch_steps(steps.append):
         noise.draw(again=False)
     done = [(step.kind, step.path) for step in steps if step.moment == "after"]

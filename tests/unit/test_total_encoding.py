@@ -26,7 +26,7 @@ from verticil.party import local_dataset
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.perturb import perturb, record_tags, unit_key
-from verticil.party.dataset.substitutes import draw, substitute_key
+from verticil.party.dataset.undeclared_values import draw, substitute_key
 from verticil.party.local_dataset import read_holding, read_people, releases_of
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.secret import SiteSecret
@@ -279,7 +279,7 @@ def test_the_same_work_is_done_whatever_the_values_are(
     folder: Path, release_study: Study, monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...]
 ) -> None:
     """For every column without `other`, and for the compound, a category is drawn for each record."""
-    from verticil.party.dataset import substitutes
+    from verticil.party.dataset import undeclared_values as substitutes
 
     calls: list[tuple[int, int]] = []
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from verticil.shared.core.errors import DataFault, PeerFault, Refusal, VerticilError
-from verticil.shared.core.vitals import FILE_NAME, STALE_SECONDS, Vitals, Waiting, judge, living
+from verticil.shared.core.health import FILE_NAME, STALE_SECONDS, Vitals, Waiting, judge, living
 
 PROBE = Path(__file__).resolve().parents[2] / "deploy" / "verticil-probe"
 AFTER = STALE_SECONDS + 100

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, strategies
 
 from support.studies import numbered, study_of
-from verticil.miner.learning import whole_rows
+from verticil.miner.learning import full_likelihood as whole_rows
+from verticil.miner.learning.full_likelihood import can_be_fitted, fit_rows, tree_of_cliques
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.whole_rows import can_be_fitted, fit_rows, tree_of_cliques
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit

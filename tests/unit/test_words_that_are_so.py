@@ -9,7 +9,7 @@ import pytest
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import epsilon_text
 from verticil.curator.synthesis import _part_of_it
-from verticil.party.operator.page.view import greek
+from verticil.party.operator.page.page_model import greek
 from verticil.shared.privacy.figures import epsilon_words
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.release import wording

@@ -17,8 +17,8 @@ from verticil.shared.documents.record import encode
 from verticil.shared.federation.airgap.bundle import parse_statement as parse_carried
 from verticil.shared.federation.airgap.exchange import load_journal, store_journal
 from verticil.shared.federation.alignment.statements import blinded_body, common_body
-from verticil.shared.release.evidence import read_countersignature
 from verticil.shared.release.formats.deletion import parse_deletion, parse_peer_deletion, parse_peer_holding
+from verticil.shared.release.signatures import read_countersignature
 from verticil.shared.release.statement import parse_statement, statement_body
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval

@@ -10,12 +10,12 @@ from verticil.experiments.claims import Claim
 from verticil.experiments.hittmeir import paper
 from verticil.experiments.hittmeir.claims import claims
 from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
-from verticil.experiments.hittmeir.paper import ATTACKS, UTILITY, Found, Printed
+from verticil.experiments.hittmeir.paper import ATTACKS, UTILITY, Printed, Results
 from verticil.experiments.hittmeir.scale import Runtime
 from verticil.experiments.hittmeir.synthesizer import Method
 from verticil.reproduce.hittmeir import average_theirs, row_cells
 
-NOTHING = Found(runtimes={}, scores={}, randomized={}, attacks={}, correlations=None, simulated=frozenset())
+NOTHING = Results(runtimes={}, scores={}, randomized={}, attacks={}, correlations=None, simulated=frozenset())
 
 
 def score(printed: Printed, **row: object) -> Score:
@@ -50,7 +50,7 @@ def attack(name: str, printed: Printed) -> Attack:
     )  # fmt: skip
 
 
-def judged(found: Found, *, quick: bool = False) -> dict[str, Claim]:
+def judged(found: Results, *, quick: bool = False) -> dict[str, Claim]:
     return {claim.name: claim for claim in claims(found, quick=quick)}
 
 

@@ -10,8 +10,8 @@ import pytest
 from support.posterior import FOUR, MIXED, THREE, sets_of
 from verticil.experiments.martins import datasets, exact, experiment, figures, methods, paper
 from verticil.experiments.martins.claims import claims
-from verticil.experiments.martins.experiment import QUICK, Found, Panel, Scale
-from verticil.experiments.martins.methods import Answer
+from verticil.experiments.martins.experiment import QUICK, Panel, Results, Scale
+from verticil.experiments.martins.methods import MethodAnswer
 from verticil.shared.core.arrays import Counts
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.posterior.exact import exact_posterior
@@ -83,7 +83,7 @@ def test_scores_are_of_the_records() -> None:
 # ---- what the paper says
 
 
-def panel(figure: int, values: dict[str, list[Answer]], truths: list[float]) -> Panel:
+def panel(figure: int, values: dict[str, list[MethodAnswer]], truths: list[float]) -> Panel:
     return Panel(
         figure=figure, shown=paper.FIGURES[figure], d=3, n=5000, prior="P1", truths=tuple(truths),
         answers={way: tuple(answers) for way, answers in values.items()},
@@ -91,28 +91,28 @@ def panel(figure: int, values: dict[str, list[Answer]], truths: list[float]) -> 
 
 
 def test_overlaps_below_the_interval_are_counted_and_the_claim_is_named() -> None:
-    own = Answer(value=0.7, low=0.3, high=1.0)
+    own = MethodAnswer(value=0.7, low=0.3, high=1.0)
     for below, verdict in ((2, "found"), (1, "not found")):
-        others = [Answer(value=0.2)] * below + [Answer(value=0.8)] * (3 - below)
-        found = Found(replicates=3, panels=(panel(2, {"S1": [own] * 3, "S2": others, "S3": others}, [1.0] * 3),))
+        others = [MethodAnswer(value=0.2)] * below + [MethodAnswer(value=0.8)] * (3 - below)
+        found = Results(replicates=3, panels=(panel(2, {"S1": [own] * 3, "S2": others, "S3": others}, [1.0] * 3),))
         (claim,) = claims(found)
         assert (claim.name, claim.verdict) == ("overlaps", verdict)
         assert f"S2 in {below} and S3 in {below} of 3" in claim.ours
-    one = Found(replicates=1, panels=(panel(2, {way: [own] for way in ("S1", "S2", "S3")}, [1.0]),))
+    one = Results(replicates=1, panels=(panel(2, {way: [own] for way in ("S1", "S2", "S3")}, [1.0]),))
     assert [(claim.verdict, claim.reason) for claim in claims(one)] == [
         ("not asked", "one replication says nothing of how often")
     ]
 
 
 def test_a_conclusion_that_s2_shares_is_not_s1s_alone() -> None:
-    near, far = Answer(value=0.5, low=0.0, high=1.0), Answer(value=0.01, low=0.0, high=0.02)
+    near, far = MethodAnswer(value=0.5, low=0.0, high=1.0), MethodAnswer(value=0.01, low=0.0, high=0.02)
     ways = {"S1": [near, near], "S2": [near, near], "S3": [far, near]}
-    found = {claim.name: claim for claim in claims(Found(replicates=2, panels=(panel(4, ways, [0.6, 0.5]),)))}
+    found = {claim.name: claim for claim in claims(Results(replicates=2, panels=(panel(4, ways, [0.6, 0.5]),)))}
     assert found["p-values-agree"].verdict == "not found"
     assert "of 2: S1 2, S2 2, S3 1" in found["p-values-agree"].ours
     assert found["s2-points"].verdict == "not found"
     ways["S2"] = [far, near]
-    found = {claim.name: claim for claim in claims(Found(replicates=2, panels=(panel(4, ways, [0.6, 0.5]),)))}
+    found = {claim.name: claim for claim in claims(Results(replicates=2, panels=(panel(4, ways, [0.6, 0.5]),)))}
     assert found["p-values-agree"].verdict == "found"
 
 

@@ -19,7 +19,7 @@ from verticil.cli.main import main
 from verticil.experiments import accuracy, ma_sivakumar, published
 from verticil.experiments.ma_sivakumar import Point
 from verticil.experiments.ma_sivakumar_claims import claims
-from verticil.experiments.published import FIGURE_2, FIGURE_3, Node, PrintedNetwork, as_network
+from verticil.experiments.published import FIGURE_2, FIGURE_3, PrintedNetwork, PublishedVariable, as_network
 from verticil.experiments.randomization import (
     Model,
     draw_records,
@@ -319,9 +319,9 @@ def test_networks_are_the_printed_ones() -> None:
     with pytest.raises(ValueError, match="does not say"):
         family_channels(FIGURE_3, {"B": quantize(symmetric(2, flip=0.2))}, "B", Model.peer)
     with pytest.raises(ValueError, match="sum to 1"):
-        PrintedNetwork(nodes=(Node(name="A", printed=(0.5, 0.4)),), sites=(), inferred=())
+        PrintedNetwork(nodes=(PublishedVariable(name="A", printed=(0.5, 0.4)),), sites=(), inferred=())
     with pytest.raises(ValueError, match="expected 2"):
-        PrintedNetwork(nodes=(Node(name="A", printed=(0.5, 0.4, 0.1)),), sites=(), inferred=())
+        PrintedNetwork(nodes=(PublishedVariable(name="A", printed=(0.5, 0.4, 0.1)),), sites=(), inferred=())
 
 
 def test_the_published_table_has_a_number_for_every_parameter() -> None:

@@ -12,7 +12,18 @@ import pytest
 from verticil.cli.main import main
 from verticil.experiments.kipps import datasets, experiment, figures, page, tables
 from verticil.experiments.kipps.attacks import Attribute, Guessed, Membership
-from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, QUICK, REAL, Asked, Row, Training, Way
+from verticil.experiments.kipps.experiment import (
+    DELTA,
+    EPSILON,
+    OTHERS,
+    PARTS,
+    QUICK,
+    REAL,
+    Asked,
+    RecordSource,
+    Row,
+    Training,
+)
 from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, Learned, most_accurate
 from verticil.reproduce import command, kipps
 from verticil.reproduce.experiment import Options
@@ -61,7 +72,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(
     def shuffled(_data: datasets.DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
         return frame.sample(frac=1, random_state=asked.seed)
 
-    few = tuple(Way(name=name, words=name, make=shuffled) for name in ("one", "another"))
+    few = tuple(RecordSource(name=name, words=name, make=shuffled) for name in ("one", "another"))
     monkeypatch.setattr(kipps, "WAYS", few)
     monkeypatch.setattr(kipps, "_tables", lambda _unsw: [datasets.traffic(rows=1000)])
     monkeypatch.setattr(kipps, "version", lambda _name: "1")

@@ -13,7 +13,7 @@ from verticil.analyst.models import ModelRow, compare_models
 from verticil.analyst.prediction import predict_study
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import write
-from verticil.shared.documents.view import document
+from verticil.shared.documents.view_models import document
 from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.privacy.plan import BudgetPlan, budget_plan

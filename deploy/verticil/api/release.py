@@ -96,7 +96,7 @@ def open_release(
     """`load`, with what made the release, and the folder that goes when nobody has the release any more."""
     from verticil.shared.core.errors import VerticilError
     from verticil.shared.release.drawing import open_models
-    from verticil.shared.release.evidence import read_document
+    from verticil.shared.release.signatures import read_document
     from verticil.shared.release.verification import verify_release_with
 
     verification, warning = None, ""
@@ -308,7 +308,7 @@ class Release:
         import pandas as pd
 
         from verticil.shared.release.drawing import variable_of
-        from verticil.shared.synthesis.shares import model_pairs
+        from verticil.shared.synthesis.marginals import model_pairs
 
         schema = self.models.schema
         both = variable_of(schema, a, where="a"), variable_of(schema, b, where="b")
@@ -489,7 +489,7 @@ class Release:
 
     def _read(self, name: str, *, most: int = DOCUMENT_BYTES) -> bytes:
         """Return the bytes of a file that has at most so many; errors as of `file`."""
-        from verticil.shared.release.evidence import read_document
+        from verticil.shared.release.signatures import read_document
 
         content = read_document(self.path, name, most=most, hint="fetch the release again")
         self._check_unchanged(name, hashlib.sha256(content).hexdigest())

@@ -201,7 +201,7 @@ class Study:
         return dataclasses.replace(self, text=import_optional("tomlkit").dumps(content))
 
     def _place(self, content: Any, name: str) -> int:
-        from verticil.shared.documents.table import near_hint
+        from verticil.shared.documents.toml_table import near_hint
 
         names = [str(item["name"]) for item in content["variable"]]
         if name not in names:

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from verticil.attack.attack import Attack
 from verticil.attack.events import Counts
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.dataset.perturb import record_tags
-from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.secret import SiteSecret, secret_id
@@ -106,7 +106,7 @@ class Column:
             tree=None,
             n_rows=len(tags),
         )
-        release = Release(
+        release = ColumnDraw(
             variables=self.study.units[self.index].variables,
             dataset="people",
             sources=self.sources,

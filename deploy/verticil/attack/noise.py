@@ -2,9 +2,9 @@
 
 The noise is made as for a study between peers, from site secret to noisy table: the key
 (`verticil.shared.mechanisms.share_noise.share_key`), then what the study's ``share`` asks for
-(`verticil.party.protocol.peer.learner.share_noise`). The two inputs differ in one person, who in each of the study's T tables is
-in one cell or in another. The loss of Gaussian noise grows with the sum over all tables of the differences of these two cells, so
-that sum is the outcome.
+(`verticil.party.protocol.peer.parameters.share_noise`). The two inputs differ in one person, who in each of the study's T tables
+is in one cell or in another. The loss of Gaussian noise grows with the sum over all tables of the differences of these two cells,
+so that sum is the outcome.
 
 Three more mechanisms are the discrete Gaussian's sampler on one table: alone with little noise, and what 3 and 5 contribute,
 added up.
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from verticil.attack.attack import Attack
 from verticil.attack.columns import PARTY, fresh
 from verticil.attack.events import Counts
-from verticil.party.protocol.peer.learner import share_noise
+from verticil.party.protocol.peer.parameters import share_noise
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.discrete_gaussian import draw as discrete_gaussian
 from verticil.shared.mechanisms.gaussian import derived_key

@@ -17,7 +17,7 @@ DEFAULT_CONFIDENCE = 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class AttackResults:
     """What a run found, as it is written to its file.
 
     Attributes:
@@ -58,7 +58,7 @@ def attack_epsilon(
     confidence: float = DEFAULT_CONFIDENCE,
     seed: int,
     progress: Callable[[str, float], None] = lambda what, part: None,
-) -> Found:
+) -> AttackResults:
     """Make attacks.
 
     Args:
@@ -82,7 +82,7 @@ def attack_epsilon(
 
         report(0)
         results += measure(attack, own, here, error, report)
-    return Found(
+    return AttackResults(
         seed=seed,
         draws=draws,
         confidence=confidence,

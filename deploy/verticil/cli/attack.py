@@ -22,11 +22,11 @@ from verticil.cli.output import (
     say,
 )
 from verticil.shared.core.errors import GateFailed, Misuse
-from verticil.shared.documents.view import document
+from verticil.shared.documents.view_models import document
 from verticil.shared.storage.disk import replace_file, write_fault
 
 if TYPE_CHECKING:
-    from verticil.attack.run import Found
+    from verticil.attack.run import AttackResults
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -102,7 +102,7 @@ def attack_epsilon(
         )
 
 
-def _print(result: Found) -> None:
+def _print(result: AttackResults) -> None:
     table = plain_table(
         "mechanism", "draws over", "verdict", right=("claim", "delta", "at least", "draws"), no_wrap=True
     )

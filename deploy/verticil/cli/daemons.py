@@ -18,7 +18,7 @@ import typer
 
 from verticil.cli.output import Format
 from verticil.shared.core import logs
-from verticil.shared.core.vitals import Vitals, living
+from verticil.shared.core.health import Vitals, living
 
 
 class LogLevel(StrEnum):

@@ -17,7 +17,7 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors
 from verticil.cli.study import given_tables
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.view import document
+from verticil.shared.documents.view_models import document
 
 if TYPE_CHECKING:
     from verticil.simulation.processes import DemoResult

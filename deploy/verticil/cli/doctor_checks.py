@@ -30,9 +30,9 @@ from verticil.shared.core.errors import CODES, DataFault, Misuse, PeerFault, Ver
 from verticil.shared.documents.config import RELAY, Federation, is_loopback, toml_text
 from verticil.shared.federation.audit import Verified
 from verticil.shared.federation.identity.identity import Identity, Role, peer_host
+from verticil.shared.federation.identity.key_words import key_words
 from verticil.shared.federation.identity.pki import Credentials, exposed_file, identity_of, load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.current import expiry_warning, expiry_words
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import DenyList
@@ -437,7 +437,7 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
 
 def _miner_state(state: Path) -> Iterator[Finding]:
     from verticil.miner.storage.audit import MinerAudit
-    from verticil.miner.storage.memory import inspect_catalogue
+    from verticil.miner.storage.forgotten_catalogue import inspect_catalogue
 
     try:
         version = inspect_catalogue(state)

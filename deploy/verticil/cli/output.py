@@ -25,8 +25,8 @@ from rich.table import Table
 from rich.text import Text
 
 from verticil.shared.core.errors import VerticilError, printable
-from verticil.shared.documents.progress import Progress, Tell
-from verticil.shared.documents.view import document
+from verticil.shared.documents.progress import StepProgress, Tell
+from verticil.shared.documents.view_models import document
 from verticil.shared.privacy.rounded_up import hundredths
 
 
@@ -161,7 +161,7 @@ def telling(form: Format) -> Generator[Tell]:
     """Tell how far a step is, on standard error: a sentence for people, with ``--format json`` an event in a line of its own."""
     if form is Format.json:
 
-        def tell(message: Progress) -> None:
+        def tell(message: StepProgress) -> None:
             sys.stderr.write(json.dumps(message.document()) + "\n")
             sys.stderr.flush()
 

@@ -37,7 +37,7 @@ def limits(
 
     from verticil.party.operator import limits as of_policy
     from verticil.pki.files import write_new
-    from verticil.shared.documents.view import document
+    from verticil.shared.documents.view_models import document
     from verticil.shared.federation.identity.pki import utc_now
 
     settings = site_of(config)

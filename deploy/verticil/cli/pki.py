@@ -17,7 +17,7 @@ import typer
 from verticil.cli.connection import FederationOption
 from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say
 from verticil.shared.core.errors import Misuse, VerticilError
-from verticil.shared.documents.table import is_name
+from verticil.shared.documents.toml_table import is_name
 from verticil.shared.federation.identity.identity import Role
 
 app = typer.Typer(no_args_is_help=True)

@@ -196,7 +196,7 @@ def sample(
     drawn and thrown away.
     """
     from verticil.shared.release.drawing import drawn, open_models
-    from verticil.shared.release.formats.tables import write_csv, write_parquet
+    from verticil.shared.release.formats.table_files import write_csv, write_parquet
 
     if out.suffix not in {".csv", ".parquet"}:
         raise Misuse("USAGE", f"--out: got '{out.name}', expected a name that ends with .csv or .parquet")

@@ -8,7 +8,7 @@ What is written and why:
   not tried again. A broken network is waited for by the node itself and never ends it.
 - ``MemoryDenyWriteExecute`` is off where numba is installed: it compiles kernels when they are first used, which takes memory
   that is written and then executed. Everything else works with it, so it is on where there is no numba.
-- ``Type=notify`` with ``WatchdogSec``: the unit has started when the node serves (`verticil.shared.core.vitals`); one that hangs,
+- ``Type=notify`` with ``WatchdogSec``: the unit has started when the node serves (`verticil.shared.core.health`); one that hangs,
   its event loop, its threads or its disk, is killed and started again. Reading a large audit log back takes its time at the
   start.
 - ``TimeoutStopSec``: a node stops within a few seconds, and goes on where it was when it was killed.
@@ -178,7 +178,7 @@ def healthcheck(
 
 async def _ask_miner(config: Path) -> str:
     from verticil.miner.config import load_miner
-    from verticil.shared.core.vitals import judge
+    from verticil.shared.core.health import judge
     from verticil.shared.federation.identity.pki import load_credentials
     from verticil.shared.federation.transport.client import Connection
     from verticil.shared.federation.transport.health import check_health

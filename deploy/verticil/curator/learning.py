@@ -17,7 +17,7 @@ from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.publication import PublishedModels, draw_records, publish_models
 from verticil.miner.learning.search.protocol import SearchResult
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes, Floats
@@ -32,15 +32,15 @@ from verticil.shared.numerics.privbayes.measuring import NoisyTable
 from verticil.shared.privacy.privbayes import study_noise
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS
-from verticil.shared.synthesis.shares import model_shares
-from verticil.shared.synthesis.written import PiecewiseTable
+from verticil.shared.synthesis.marginals import model_shares
+from verticil.shared.synthesis.table_columns import PiecewiseTable
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def learn_study(
-    study: Study, table: Table, release: Release, *, secret: SiteSecret, step: Callable[[str], None]
+    study: Study, table: Table, release: ColumnDraw, *, secret: SiteSecret, step: Callable[[str], None]
 ) -> LearnResult:
     """Measure with noise, and learn from what was measured and the number of people alone.
 

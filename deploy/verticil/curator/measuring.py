@@ -13,8 +13,8 @@ import json
 from typing import Final
 
 from verticil.curator.reading import Table
-from verticil.miner.learning.measured import counted_tables
-from verticil.party.dataset.releases import Release
+from verticil.miner.learning.exact_tables import counted_tables
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.documents.json_document import Json
@@ -31,7 +31,7 @@ from verticil.shared.study.vocabulary import METHODS
 _PURPOSE: Final = b"verticil/curator/noise/v1"
 
 
-def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret) -> Release:
+def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret) -> ColumnDraw:
     """Return what is measured, as the ledger tells measurements apart.
 
     Args:
@@ -49,7 +49,7 @@ def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret)
     )
     event = drawn_event(study)
     event_document = json.dumps([events.to_json(event), study.structure.seed])
-    return Release(
+    return ColumnDraw(
         variables=study.schema.names,
         dataset=dataset,
         sources=table.sources,
@@ -67,17 +67,17 @@ def _choosing(study: Study) -> dict[str, Json]:
     return write(study.structure) | ({} if tau is None else {"tau": tau})
 
 
-def digest_of(release: Release) -> bytes:
+def digest_of(release: ColumnDraw) -> bytes:
     """Return the SHA-256 that names a measurement: 32 bytes."""
     return hashlib.sha256(release.to_json().encode()).digest()
 
 
-def noise_key(release: Release, secret: SiteSecret) -> bytes:
+def noise_key(release: ColumnDraw, secret: SiteSecret) -> bytes:
     """Return the key of a measurement's noise: 32 bytes, secret."""
     return derived_key(secret.value, _PURPOSE, digest_of(release))
 
 
-def measure_tables(study: Study, table: Table, release: Release, secret: SiteSecret) -> NoisyTables:
+def measure_tables(study: Study, table: Table, release: ColumnDraw, secret: SiteSecret) -> NoisyTables:
     """Count, and add the noise; the ledger has been charged for it.
 
     Args:

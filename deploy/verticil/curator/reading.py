@@ -21,7 +21,8 @@ import numpy as np
 
 from verticil.analyst.draft import check_is_file, column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
-from verticil.party.dataset import perturb, substitutes
+from verticil.party.dataset import perturb
+from verticil.party.dataset import undeclared_values as substitutes
 from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.source import Records, check_records, read_records
 from verticil.party.dataset.sources.open_source import read_parts

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from verticil.curator.measuring import digest_of
 from verticil.curator.state import CuratorState
-from verticil.party.dataset.releases import Release
-from verticil.party.limits.policy import Policy
+from verticil.party.dataset.column_draws import ColumnDraw
+from verticil.party.limits.limits import Policy
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.accounts import PUBLIC, Cost, Limits
+from verticil.shared.privacy.accounts import PUBLIC, Cost, ReaderLimits
 from verticil.shared.study.document import Study
 
 UNLIMITED = Cost(epsilon=math.inf, delta=math.inf)
@@ -53,7 +53,7 @@ def dataset_of(state: CuratorState, name: str, fingerprint: bytes) -> str:
     return state.database.first(str, query, (fingerprint,)) or name
 
 
-def charge(state: CuratorState, study: Study, release: Release, *, budget: Cost, now: dt.datetime) -> Spending:
+def charge(state: CuratorState, study: Study, release: ColumnDraw, *, budget: Cost, now: dt.datetime) -> Spending:
     """Charge a measurement; then it may be made: the charge is on the disk.
 
     Args:
@@ -132,7 +132,7 @@ def _policy(budget: Cost) -> Policy:
         max_epsilon_lifetime=math.inf,
         max_share_delta=math.inf,
         max_delta_lifetime=math.inf,
-        public=Limits(study=UNLIMITED, lifetime=budget),
+        public=ReaderLimits(study=UNLIMITED, lifetime=budget),
         allow_infinite=(),
         allow_exact_parameters=True,  # of a study without noise, which its owner asked for; the budget holds against it
         minimum_common_records=1,

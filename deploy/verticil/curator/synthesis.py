@@ -204,7 +204,7 @@ def free_place(out: Path) -> Path:
 
 def write_records(records: pd.DataFrame, target: Path) -> None:
     """Write records as the file's ending says."""
-    from verticil.shared.release.formats.tables import write_csv, write_parquet
+    from verticil.shared.release.formats.table_files import write_csv, write_parquet
 
     (write_csv if target.suffix == ".csv" else write_parquet)(records, target)
 
@@ -212,7 +212,7 @@ def write_records(records: pd.DataFrame, target: Path) -> None:
 def _publish(target: Path, content: ReleaseContent, owner_state: CuratorState) -> None:
     """Write, sign and verify beside the place, then let it appear there whole."""
     from verticil.shared.release.folder.writing import write_release
-    from verticil.shared.release.formats.tables import write_atomically
+    from verticil.shared.release.formats.table_files import write_atomically
     from verticil.shared.release.manifest import sign_release
     from verticil.shared.release.verification import verify_release
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MISSING, TextColumn, TextTable, numbers_of
-from verticil.evaluate.derived import UNDECLARED, with_derived
+from verticil.evaluate.following_columns import UNDECLARED, with_derived
 from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.party.dataset.encoding import Codebook, number_of
 from verticil.shared.core.arrays import Codes, Floats

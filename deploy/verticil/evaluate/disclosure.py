@@ -16,12 +16,12 @@ import numpy as np
 from verticil.evaluate.figures import Asked
 from verticil.evaluate.measures import singling_out
 from verticil.evaluate.measures.coded import CodedTable, number_records
-from verticil.evaluate.measures.disclosure import Attribution, Known, attribute_counts, cap, gcap
+from verticil.evaluate.measures.disclosure import AttackedRecords, Attribution, attribute_counts, cap, gcap
 from verticil.evaluate.measures.neighbours import Guess, find_links, guesses, nearest, points
 from verticil.evaluate.measures.risks import Rate, nearer, rate, risk, separation
 from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, utility
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
-from verticil.evaluate.rounds import Play, Round
+from verticil.evaluate.resampling import Play, Round
 from verticil.evaluate.utility import label_records
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.numerics.model.elimination import Factor
@@ -165,9 +165,9 @@ def _of_target(
     return {f"gcap{end}": of_all.mean, f"cap{end}": exact.mean, f"matched{end}": exact.matched}
 
 
-def _hide_target(table: CodedTable, target: int, possible: Bools | None = None) -> Known:
+def _hide_target(table: CodedTable, target: int, possible: Bools | None = None) -> AttackedRecords:
     keys = tuple(column for place, column in enumerate(table.codes) if place != target)
-    return Known(keys=keys, sensitive=table.codes[target], possible=possible)
+    return AttackedRecords(keys=keys, sensitive=table.codes[target], possible=possible)
 
 
 def _learn_target(this_round: Round, play: Play, setting: Setting) -> Measured:

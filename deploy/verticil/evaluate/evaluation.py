@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.draft import TextTable
 from verticil.evaluate.coding import Coding, coding
-from verticil.evaluate.derived import following
 from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
+from verticil.evaluate.following_columns import following
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.reading import table_of
-from verticil.evaluate.rounds import (
+from verticil.evaluate.resampling import (
     ATTACKED,
     LEAST_ATTACKED,
     PUBLISHED,

@@ -23,7 +23,7 @@ from verticil.evaluate.measures.propensity import PERMUTATIONS, logistic_propens
 from verticil.evaluate.measures.regression import LEAST_RECORDS, agreement, coefficients
 from verticil.evaluate.measures.univariate import univariate
 from verticil.evaluate.metrics import INDEPENDENT, SAMPLE, Measured, Metric, Row, Setting
-from verticil.evaluate.rounds import Play, Round
+from verticil.evaluate.resampling import Play, Round
 
 MOST_TABLES: Final = 500
 """Of each width; of more, as many are drawn, the same for every candidate."""

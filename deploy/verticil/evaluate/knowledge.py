@@ -8,7 +8,7 @@ import numpy as np
 
 from verticil.evaluate.figures import Asked
 from verticil.evaluate.metrics import INDEPENDENT, Measured, Metric, Setting
-from verticil.evaluate.rounds import Play, Round
+from verticil.evaluate.resampling import Play, Round
 from verticil.shared.numerics.model.elimination import Factor
 
 

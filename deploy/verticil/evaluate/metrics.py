@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.evaluate.figures import Asked, Family
-from verticil.evaluate.rounds import Play, Round
+from verticil.evaluate.resampling import Play, Round
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.elimination import Factor
 

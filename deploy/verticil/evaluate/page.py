@@ -78,7 +78,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class MetricTable:
     """A table of a metric: headings, then rows of texts, the first `n_words` of which are words."""
 
     title: str
@@ -179,7 +179,7 @@ def _at(position: float) -> float:
     return _WIDTH * (min(max(position, low), high) - low) / (high - low)
 
 
-def _values(evaluation: Evaluation, name: str, names: Sequence[str]) -> Shown:
+def _values(evaluation: Evaluation, name: str, names: Sequence[str]) -> MetricTable:
     """Return means over the seeds: a row for each number, a column for each table."""
     rows = evaluation.measured[name]
     keys = [key for key in rows[0] if key not in {"table", "seed"}]
@@ -187,7 +187,7 @@ def _values(evaluation: Evaluation, name: str, names: Sequence[str]) -> Shown:
     keys = list(dict.fromkeys(keys))
     tables = [*names, "floor", "baseline"]
     table_rows = tuple((key.replace("_", " "), *(_mean(rows, table, key) for table in tables)) for key in keys)
-    return Shown(title="", caption="means over the seeds", headings=("", *tables), rows=table_rows, n_words=1)
+    return MetricTable(title="", caption="means over the seeds", headings=("", *tables), rows=table_rows, n_words=1)
 
 
 def _mean(rows: Sequence[Row], table: str, key: str) -> str:
@@ -196,7 +196,7 @@ def _mean(rows: Sequence[Row], table: str, key: str) -> str:
     return number(math.fsum(numbers) / len(numbers)) if numbers else "–"
 
 
-def _details(evaluation: Evaluation, name: str) -> list[Shown]:
+def _details(evaluation: Evaluation, name: str) -> list[MetricTable]:
     rows = evaluation.details.get(name, ())
     if not rows:
         return []
@@ -206,7 +206,7 @@ def _details(evaluation: Evaluation, name: str) -> list[Shown]:
     order = [*words, *(key for key in keys if key not in words)]
     table_rows = tuple(tuple(_text(row.get(key, math.nan)) for key in order) for row in rows[:_MOST_ROWS])
     return [
-        Shown(
+        MetricTable(
             title="",
             caption="of the first seed",
             headings=tuple(key.replace("_", " ") for key in order),

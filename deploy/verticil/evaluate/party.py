@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from verticil.analyst.draft import TextTable, dataset_rule, texts_of
-from verticil.evaluate.derived import derived_from
 from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
+from verticil.evaluate.following_columns import derived_from
 from verticil.evaluate.reading import check_table
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.encoding import number_of
@@ -29,7 +29,7 @@ from verticil.party.local_dataset import Origin, origins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
 from verticil.shared.release import wording
-from verticil.shared.release.evidence import read_document
+from verticil.shared.release.signatures import read_document
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

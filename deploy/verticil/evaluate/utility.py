@@ -11,7 +11,7 @@ from verticil.evaluate.figures import Asked
 from verticil.evaluate.measures.coded import CodedTable
 from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, Labelled, macro_f1, utility
 from verticil.evaluate.metrics import Measured, Metric, Setting
-from verticil.evaluate.rounds import Play, Round
+from verticil.evaluate.resampling import Play, Round
 
 _NAMES: Final[Mapping[str, str]] = {
     "NB": "naive_bayes",

@@ -93,7 +93,7 @@ def _entry(certificates: Sequence[x509.Certificate], revocations: Mapping[int, d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RequestStatus:
     """What the register says of a request that may be signed.
 
     Attributes:
@@ -107,7 +107,7 @@ class Standing:
 
 def check_request(
     authority: Authority, request: Request, *, replace: bool = False, role: Role | None = None, at: dt.datetime
-) -> Standing:
+) -> RequestStatus:
     """Return whether a request may be signed at all.
 
     Args:
@@ -137,7 +137,7 @@ def check_request(
         check_issued(request.renews, authority.certificate, what="certificate to renew")
         if at <= request.renews.not_valid_after_utc:
             check_validity(request.renews, at=at, what="certificate to renew")
-            return Standing(is_renewal=True, notes=())
+            return RequestStatus(is_renewal=True, notes=())
         notes.append(
             f"renews a certificate that expired on {request.renews.not_valid_after_utc:%Y-%m-%d}, with its key"
         )
@@ -158,7 +158,7 @@ def check_request(
         notes.append(
             f"the last certificate of this name expired on {max(e.not_after for e in own):%Y-%m-%d}: it joins anew"
         )
-    return Standing(is_renewal=False, notes=tuple(notes))
+    return RequestStatus(is_renewal=False, notes=tuple(notes))
 
 
 def _refuse_revoked(authority: Authority, request: Request, all_entries: Sequence[Entry]) -> None:

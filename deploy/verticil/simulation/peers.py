@@ -30,7 +30,7 @@ _PORTS: Final = range(26_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StudyProgress:
     """Where the parties stand in one study.
 
     Attributes:
@@ -81,7 +81,7 @@ def load_everywhere(
     return studies[0].digest
 
 
-def standing(parties: Mapping[str, Path], digest: str) -> Standing:
+def standing(parties: Mapping[str, Path], digest: str) -> StudyProgress:
     """Return where each party stands.
 
     Raises:
@@ -94,7 +94,7 @@ def standing(parties: Mapping[str, Path], digest: str) -> Standing:
         failures = _failures(_studies(parties, digest))
     if failures:
         raise next((error for error in failures if error.code != "STUDY_WITHDRAWN"), failures[0])
-    return Standing(
+    return StudyProgress(
         stages={name: study.stage for name, study in studies.items()},
         published=all(study.state == "published" for study in studies.values()),
     )

@@ -28,8 +28,8 @@ from verticil.pki.files import quote_toml, write_federation, write_new, write_se
 from verticil.shared.documents.config import RELAY, read_toml
 from verticil.shared.federation.identity.authority import create_authority, issue, new_sealing_pem
 from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.key_words import key_words
 from verticil.shared.federation.identity.signing import public_key_text
-from verticil.shared.federation.identity.spoken import key_words
 from verticil.shared.federation.membership.installation import public_sealing_key
 from verticil.shared.study.protocol import MINER
 from verticil.shared.study.protocols import PROTOCOLS
@@ -38,7 +38,7 @@ from verticil.simulation.federations import adult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SiteLimits:
     """The numbers of a site's policy that differ between the demonstration and the simulation."""
 
     column: float
@@ -54,10 +54,10 @@ class Limits:
     floor: float = 6.0
 
 
-DEMO_LIMITS: Final = Limits(
+DEMO_LIMITS: Final = SiteLimits(
     column=3.0, study=20.0, lifetime=40.0, minimum_common_records=100, minimum_parties=2, max_categories=50
 )
-OPEN_LIMITS: Final = Limits(
+OPEN_LIMITS: Final = SiteLimits(
     column=float("inf"),
     study=float("inf"),
     lifetime=float("inf"),
@@ -203,7 +203,7 @@ _FLOOR_COLUMNS: Final = 15
 """So many columns at the floor a study of the demonstration may have; twice as many all studies together."""
 
 
-def _of_masks(limits: Limits, pinned_keys: Mapping[str, str]) -> str:
+def _of_masks(limits: SiteLimits, pinned_keys: Mapping[str, str]) -> str:
     """Write what a policy says of masked studies; nothing where no key is pinned for them."""
     confirmations = (f"{name} = {quote_toml(key_words(name, bytes.fromhex(key)))}" for name, key in pinned_keys.items())
     study = _FLOOR_COLUMNS * limits.floor
@@ -218,7 +218,13 @@ def _of_masks(limits: Limits, pinned_keys: Mapping[str, str]) -> str:
 
 
 def _party_toml(
-    site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes, *, pinned_keys: Mapping[str, str]
+    site: Site,
+    node: Path,
+    limits: SiteLimits,
+    peers: Mapping[str, str],
+    approver: bytes,
+    *,
+    pinned_keys: Mapping[str, str],
 ) -> str:
     table = site.table
     infinite_names = ", ".join(quote_toml(name) for name in site.allow_infinite)
@@ -296,7 +302,7 @@ def provision(
     *,
     federation: str,
     sites: Sequence[Site],
-    limits: Limits,
+    limits: SiteLimits,
     endpoint: str | None,
     listen: str,
     hosts: tuple[str, ...],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from verticil.shared.core.arrays import Codes
-from verticil.shared.documents.view import inlined
+from verticil.shared.documents.view_models import inlined
 from verticil.shared.release.formats import posterior
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Statement

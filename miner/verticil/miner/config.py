@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.documents.config import Federation, check_address, load_federation, path_in, read_toml
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.federation.transport.metrics import metrics_address
 
 _MEBIBYTE: Final = 1_048_576
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServiceLimits:
     """What the miner accepts before it says RESOURCE_EXHAUSTED.
 
     Attributes:
@@ -80,7 +80,7 @@ class MinerConfig:
     key: Path
     signing_key: Path
     sealing_key: Path
-    limits: Limits
+    limits: ServiceLimits
     workers: Workers
     randomized_days: int
     metrics: tuple[str, int] | None = None
@@ -94,7 +94,7 @@ _LIMITS: Final = {
     "max_open_studies_per_analyst": (1, 1_000_000),
     "max_daily_studies_per_analyst": (1, 1_000_000),
 }
-"""The least and the most of each of `Limits`."""
+"""The least and the most of each of `ServiceLimits`."""
 _WORKERS: Final = {"processes": (1, 256), "memory_bytes": (512 * _MEBIBYTE, 2**50)}
 """The least and the most of each of `Workers`."""
 
@@ -135,7 +135,7 @@ def load_miner(path: Path) -> MinerConfig:
             path_in(identity, "signing_key", base) if identity.has("signing_key") else certificate.with_suffix(".sign")
         ),
         sealing_key=certificate.with_suffix(".seal"),
-        limits=Limits(**_all_bounded(limits, Limits(), _LIMITS)),
+        limits=ServiceLimits(**_all_bounded(limits, ServiceLimits(), _LIMITS)),
         workers=Workers(**_all_bounded(workers, Workers(), _WORKERS)),
         randomized_days=_number_within(retention, "randomized_days", 30, 0, 36_500),
         metrics=metrics_address(table.table("metrics", optional=True)),

@@ -30,7 +30,7 @@ from verticil.miner.service.node import MinerNode
 from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import DataFault, Misuse
-from verticil.shared.core.vitals import Vitals, require_room
+from verticil.shared.core.health import Vitals, require_room
 from verticil.shared.federation.audit import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import CredentialSource, check_validity, load_credentials, utc_now

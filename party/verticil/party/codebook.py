@@ -20,18 +20,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TypeVar, cast
 
-from verticil.party.dataset.releases import Column
+from verticil.party.dataset.column_draws import Column
 from verticil.party.dataset.sources.source_table import DatasetRule
-from verticil.party.limits.rules import ColumnCodebook, Combinations, Known, codebook_of
+from verticil.party.limits.rules import ColumnCodebook, Combinations, RequestFacts, codebook_of
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.table import Table, near_hint
+from verticil.shared.documents.toml_table import Table, near_hint
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from
 from verticil.shared.study.vocabulary import NORMALISE_STEPS
 
 T = TypeVar("T")
 
 
-def known_from(table: Table, datasets: Mapping[str, DatasetRule]) -> Known:
+def known_from(table: Table, datasets: Mapping[str, DatasetRule]) -> RequestFacts:
     """Return what a ``[codebook]`` table permits.
 
     Args:
@@ -47,7 +47,9 @@ def known_from(table: Table, datasets: Mapping[str, DatasetRule]) -> Known:
     combinations: set[Combinations] = set()
     for item in table.tables("jointly", optional=True):
         combinations.add(_new(item, "impossible", _combinations(item, datasets, columns), combinations))
-    codebooks = Known(columns=frozenset(columns), combinations=frozenset(combinations), normalise=_normalise(table))
+    codebooks = RequestFacts(
+        columns=frozenset(columns), combinations=frozenset(combinations), normalise=_normalise(table)
+    )
     table.finish()
     return codebooks
 

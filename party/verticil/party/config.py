@@ -19,8 +19,7 @@ from verticil.party.dataset.encoding import WRITTEN
 from verticil.party.dataset.sources.server import Server, has_password, no_url
 from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, ColumnRule, DatasetRule, Format
 from verticil.party.dataset.sources.statement import no_query, no_table
-from verticil.party.limits.masked import FLOOR, LINKAGES, MaskedPolicy
-from verticil.party.limits.policy import (
+from verticil.party.limits.limits import (
     DELTA_STUDIES,
     MAX_COMMON_SETS,
     MAX_OPEN_STUDIES,
@@ -29,7 +28,8 @@ from verticil.party.limits.policy import (
     SHARE_DELTA,
     Policy,
 )
-from verticil.party.limits.rules import Known, Rule
+from verticil.party.limits.masked import FLOOR, LINKAGES, MaskedPolicy
+from verticil.party.limits.rules import RequestFacts, Rule
 from verticil.party.limits.same_people import APART, GONE, WORDS, SamePeople, circle_from
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.config import (
@@ -42,12 +42,12 @@ from verticil.shared.documents.config import (
     read_toml,
 )
 from verticil.shared.documents.record import read
-from verticil.shared.documents.table import Table, is_name
+from verticil.shared.documents.toml_table import Table, is_name
+from verticil.shared.federation.identity.key_words import says
 from verticil.shared.federation.identity.signing import public_key_from
-from verticil.shared.federation.identity.spoken import says
 from verticil.shared.federation.transport.metrics import metrics_address
 from verticil.shared.mechanisms.privacy import Breach
-from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Limits, Reader
+from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Reader, ReaderLimits
 from verticil.shared.study.protocol import MINER
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
@@ -109,7 +109,7 @@ class PartyConfig:
     metrics: tuple[str, int] | None = None
     page: tuple[str, int] = DEFAULT_PAGE
     approver_keys: Mapping[str, bytes] = field(default_factory=dict)
-    codebook: Known = field(default_factory=Known)
+    codebook: RequestFacts = field(default_factory=RequestFacts)
     review_bytes: int = REVIEW_MEGABYTES * 2**20
 
 
@@ -452,7 +452,7 @@ def _masked(table: Table, own_name: str, key_pins: Mapping[str, bytes]) -> Maske
     )
 
 
-def _account(table: Table, reader: Reader) -> Limits | None:
+def _account(table: Table, reader: Reader) -> ReaderLimits | None:
     """Return the limits of an account; those of delta may be left out together, and are 0 then: nothing with a delta goes."""
     if not any(table.has(key) for key in reader.keys):
         return None
@@ -466,7 +466,7 @@ def _account(table: Table, reader: Reader) -> Limits | None:
     with_delta = table.has(delta)
     if with_delta and not table.has(epsilon):
         table.fail(epsilon, f"missing, expected a number beside {delta}: a limit that is not stated is not infinite")
-    return Limits(
+    return ReaderLimits(
         study=Cost(epsilon=_limit(table, epsilon), delta=_limit(table, delta) if with_delta else 0.0),
         lifetime=Cost(
             epsilon=_limit(table, epsilon_lifetime), delta=_limit(table, delta_lifetime) if with_delta else 0.0

@@ -34,16 +34,16 @@ from collections.abc import AsyncGenerator, Callable
 import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.config import PartyConfig, require_marked_authority
-from verticil.party.dataset.sources.packages import require_package
+from verticil.party.dataset.sources.optional_packages import require_package
 from verticil.party.dataset.sources.reading import Stop, stopped_by
 from verticil.party.operator import commands
 from verticil.party.operator.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.operator.metrics import party_gauges
-from verticil.party.operator.people import look_at_people
+from verticil.party.operator.same_people import look_at_people
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.between.context import PeerContext, lacking_packages
 from verticil.party.protocol.between.network import GrpcNetwork, PeerNetwork, Peers
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.party_node import CoordinatorFactory, PartyNode, PeerNode
 from verticil.party.protocol.node.registry import rounds_of_protocols
 from verticil.party.protocol.randomization import Spool
@@ -52,7 +52,7 @@ from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
 from verticil.shared.core import logs
 from verticil.shared.core.errors import Misuse
-from verticil.shared.core.vitals import Vitals, require_room
+from verticil.shared.core.health import Vitals, require_room
 from verticil.shared.federation.audit import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import CredentialSource, load_credentials, utc_now
@@ -164,7 +164,7 @@ async def run_party(
     opening = functools.partial(Site.open, config, accept_older=accept_older)
     with await asyncio.to_thread(opening) as site, contextlib.closing(DaemonLock(config.state_directory)):
         await asyncio.to_thread(_look_at_the_start, site, clock())
-        node = Node(
+        node = PartyContext(
             site=site,
             spool=Spool(config.state_directory / "spool"),
             signing_key=signing_key,

@@ -4,7 +4,7 @@ A `LocalDataset` is made from the local tables in one pass, batch by batch, and 
 sticky noise needs, the pseudonym (or what the mode of linkage has in its place) that linkage needs, and one code for each
 variable. They are in memory or, of very many people, in a file without a name in the state directory (`dataset.people`). What
 is released of a record is one code of each unit: of a compound the code of its combination. Every value has one: where the
-study declares none for it, a category that is drawn for the record (`verticil.party.dataset.substitutes`).
+study declares none for it, a category that is drawn for the record (`verticil.party.dataset.undeclared_values`).
 
 The flag of a rule (`verticil.shared.numerics.knowledge`) stands in no table: it is written from the codes of its rule's columns,
 which are all in one data set. What it means is part of its codebook.
@@ -28,13 +28,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset import blinding, linkage, perturb, substitutes
+from verticil.party.dataset import blinding, linkage, perturb
+from verticil.party.dataset import undeclared_values as substitutes
+from verticil.party.dataset.column_draws import Column, ColumnDraw
 from verticil.party.dataset.encoding import Compound
+from verticil.party.dataset.gathered_records import (
+    MEMORY_ROWS,
+    ROW_NUMBER_BYTES,
+    Gathering,
+    IdSpool,
+    UnitCodes,
+    in_both,
+)
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both
 from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
-from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.open_source import header
@@ -49,7 +57,7 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
-from verticil.shared.storage.nameless import KeptRows
+from verticil.shared.storage.unlinked_files import KeptRows
 from verticil.shared.study.document import Study
 
 
@@ -627,7 +635,7 @@ def release_of(
     fingerprint: bytes,
     site_secret: bytes,
     source_fingerprint: bytes = b"",
-) -> Release:
+) -> ColumnDraw:
     """Return what releasing one unit means for the ledger, under the name of the people's account (`Ledger.as_drawn`).
 
     Args:
@@ -640,7 +648,7 @@ def release_of(
     """
     unit = study.units[index]
     columns = [places[name] for name in unit.variables]
-    return Release(
+    return ColumnDraw(
         variables=unit.variables,
         dataset=columns[0].account,
         sources=tuple(place.source for place in columns),
@@ -665,7 +673,9 @@ def _unit_codebook(study: Study, index: int, places: Mapping[str, Origin]) -> by
     return perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0]
 
 
-def releases_of(config: PartyConfig, study: Study, holding: LocalDataset, *, site_secret: bytes) -> dict[int, Release]:
+def releases_of(
+    config: PartyConfig, study: Study, holding: LocalDataset, *, site_secret: bytes
+) -> dict[int, ColumnDraw]:
     """`release_of` each of this party's units.
 
     Args:

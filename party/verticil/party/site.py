@@ -12,8 +12,8 @@ from typing import Self
 from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.dataset.keyfile import read_key
-from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset, read_holding, releases_of
 from verticil.party.people.sketches import Sketches
 from verticil.party.policy import approval
@@ -152,7 +152,7 @@ class Site:
             today=at.date(),
         )
 
-    def releases(self, study: Study, holding: LocalDataset) -> dict[int, Release]:
+    def releases(self, study: Study, holding: LocalDataset) -> dict[int, ColumnDraw]:
         """Return what releasing each of this party's units of `study` means; raises as `origins`."""
         releases = releases_of(self.config, study, holding, site_secret=self.site_secret)
         return approval.as_drawn(releases, self.ledger)

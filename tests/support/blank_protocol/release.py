@@ -14,16 +14,16 @@ from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.between.publication import write_and_sign
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.documents.record import decode
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Marginal, Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section
 from verticil.shared.release.records import released_records
+from verticil.shared.release.signatures import Trust, signed_document, signed_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
@@ -110,7 +110,7 @@ class BlankRelease(ReleaseProtocol):
         return {"taken": [signed_document(statement) for statement in content.statements]}
 
     def check(
-        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
+        self, manifest: JsonNode, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """See `ReleaseProtocol.check`: each party has signed the same number of people."""
         nodes = manifest["taken"].items()

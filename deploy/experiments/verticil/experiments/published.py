@@ -133,7 +133,7 @@ Design: TypeAlias = Mapping[str, Transition]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class PublishedVariable:
     """One variable.
 
     Attributes:
@@ -162,7 +162,7 @@ class PrintedNetwork:
         ValueError: a list does not have as many numbers as its parents make configurations, or does not sum to 1 over them.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[PublishedVariable, ...]
     sites: tuple[tuple[str, ...], ...]
     inferred: tuple[str, ...]
 
@@ -174,7 +174,7 @@ class PrintedNetwork:
                     f"node {node.name}: the printed probabilities of a parent configuration do not sum to 1"
                 )
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> PublishedVariable:
         """The node of that name."""
         return next(node for node in self.nodes if node.name == name)
 
@@ -237,25 +237,25 @@ def as_network(printed: PrintedNetwork) -> Network:
 
 FIGURE_2 = PrintedNetwork(
     nodes=(
-        Node(name="A", printed=(0.7, 0.3)),
-        Node(name="S", printed=(0.5, 0.5)),
-        Node(name="T", parents=("A",), printed=(0.1, 0.9, 0.9, 0.1)),
-        Node(name="L", parents=("S",), n_states=3, printed=(0.3, 0.7, 0.4, 0.15, 0.3, 0.15)),
-        Node(name="B", parents=("S",), n_states=3, printed=(0.8, 0.15, 0.1, 0.5, 0.1, 0.35)),
-        Node(
+        PublishedVariable(name="A", printed=(0.7, 0.3)),
+        PublishedVariable(name="S", printed=(0.5, 0.5)),
+        PublishedVariable(name="T", parents=("A",), printed=(0.1, 0.9, 0.9, 0.1)),
+        PublishedVariable(name="L", parents=("S",), n_states=3, printed=(0.3, 0.7, 0.4, 0.15, 0.3, 0.15)),
+        PublishedVariable(name="B", parents=("S",), n_states=3, printed=(0.8, 0.15, 0.1, 0.5, 0.1, 0.35)),
+        PublishedVariable(
             name="E",
             parents=("L", "T"),
             printed=(0.25, 0.8, 0.15, 0.5, 0.3, 0.4, 0.75, 0.2, 0.85, 0.5, 0.7, 0.6),
         ),
-        Node(name="X", parents=("E",), printed=(0.2, 0.6, 0.8, 0.4)),
-        Node(
+        PublishedVariable(name="X", parents=("E",), printed=(0.2, 0.6, 0.8, 0.4)),
+        PublishedVariable(
             name="D",
             parents=("E", "B"),
             printed=(0.7, 0.65, 0.1, 0.4, 0.8, 0.35, 0.3, 0.35, 0.9, 0.6, 0.2, 0.65),
         ),
-        Node(name="C", parents=("D", "E"), printed=(0.9, 0.4, 0.6, 0.25, 0.1, 0.6, 0.4, 0.75)),
-        Node(name="F", parents=("D",), printed=(0.25, 0.9, 0.75, 0.1)),
-        Node(name="G", parents=("C",), printed=(0.2, 0.4, 0.8, 0.6)),
+        PublishedVariable(name="C", parents=("D", "E"), printed=(0.9, 0.4, 0.6, 0.25, 0.1, 0.6, 0.4, 0.75)),
+        PublishedVariable(name="F", parents=("D",), printed=(0.25, 0.9, 0.75, 0.1)),
+        PublishedVariable(name="G", parents=("C",), printed=(0.2, 0.4, 0.8, 0.6)),
     ),
     sites=(("A", "T", "E", "X"), ("S", "L", "B", "D"), ("C", "F", "G")),
     inferred=(
@@ -273,13 +273,13 @@ FIGURE_2 = PrintedNetwork(
 
 FIGURE_3 = PrintedNetwork(
     nodes=(
-        Node(name="A", printed=(0.5, 0.5)),
-        Node(name="G", printed=(0.3, 0.7)),
-        Node(name="B", parents=("A",), printed=(0.8, 0.2, 0.2, 0.8)),
-        Node(name="E", parents=("G",), printed=(0.8, 0.2, 0.2, 0.8)),
-        Node(name="C", parents=("B", "E"), printed=(0.5, 0.9, 0.7, 0.35, 0.5, 0.1, 0.3, 0.65)),
-        Node(name="D", parents=("C", "E"), printed=(0.95, 0.15, 0.75, 0.1, 0.05, 0.85, 0.25, 0.9)),
-        Node(name="F", parents=("D",), printed=(0.8, 0.2, 0.2, 0.8)),
+        PublishedVariable(name="A", printed=(0.5, 0.5)),
+        PublishedVariable(name="G", printed=(0.3, 0.7)),
+        PublishedVariable(name="B", parents=("A",), printed=(0.8, 0.2, 0.2, 0.8)),
+        PublishedVariable(name="E", parents=("G",), printed=(0.8, 0.2, 0.2, 0.8)),
+        PublishedVariable(name="C", parents=("B", "E"), printed=(0.5, 0.9, 0.7, 0.35, 0.5, 0.1, 0.3, 0.65)),
+        PublishedVariable(name="D", parents=("C", "E"), printed=(0.95, 0.15, 0.75, 0.1, 0.05, 0.85, 0.25, 0.9)),
+        PublishedVariable(name="F", parents=("D",), printed=(0.8, 0.2, 0.2, 0.8)),
     ),
     sites=(),
     inferred=(

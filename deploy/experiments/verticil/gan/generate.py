@@ -33,7 +33,7 @@ from verticil.curator.study import owners_study
 from verticil.curator.synthesis import TABLES, delta_warning, free_place, write_records
 from verticil.gan.accounting import GeneratorTraining, study_training
 from verticil.gan.settings import AnySettings, AutoencoderSettings, Settings, generator_name, settings_text
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.storage.secret import secret_id
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
@@ -201,7 +201,7 @@ def _trained(
 
 def _training(
     study: Study, table: Table, event: GeneratorTraining, settings: AnySettings, *, dataset: str, desk: CuratorState
-) -> Release:
+) -> ColumnDraw:
     """The training as the ledger tells measurements apart: everything that it depends on."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -209,7 +209,7 @@ def _training(
     named = [KIPPS, table.sources, [digest.hex() for digest in table.codebooks], known]
     machine = [version("torch"), version("numpy"), platform.machine(), torch.backends.cpu.get_cpu_capability()]
     drawn = [events.to_json(event), settings_text(settings), study.structure.seed, machine]
-    return Release(
+    return ColumnDraw(
         variables=study.schema.names,
         dataset=dataset,
         sources=table.sources,
@@ -221,7 +221,7 @@ def _training(
     )
 
 
-def _checkpoint(folder: Path, release: Release) -> Path:
+def _checkpoint(folder: Path, release: ColumnDraw) -> Path:
     """Where a training goes on after it was killed; it stays, so that the same again trains nothing."""
     place = folder / "generators"
     with disk_faults(place):

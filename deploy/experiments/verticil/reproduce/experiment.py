@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from verticil.cli.output import Format, emit, errors_console, plain_table, progress, put, say
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.core.errors import DataFault, Misuse
-from verticil.shared.documents.view import jsonable
+from verticil.shared.documents.view_models import jsonable
 from verticil.shared.storage.disk import create_files
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from verticil.experiments.figures import Form
 from verticil.experiments.hittmeir import claims, figures, paper
 from verticil.experiments.hittmeir.datasets import ADULT_SHORT
 from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
-from verticil.experiments.hittmeir.paper import Found, Printed
+from verticil.experiments.hittmeir.paper import Printed, Results
 from verticil.experiments.hittmeir.scale import FULL, QUICK, Runtime
 from verticil.reproduce.experiment import (
     Experiment,
@@ -24,7 +24,7 @@ from verticil.reproduce.experiment import (
 )
 
 
-def experiment(options: Options) -> Experiment[Found]:
+def experiment(options: Options) -> Experiment[Results]:
     """Choose the experiments.
 
     Raises:
@@ -35,10 +35,10 @@ def experiment(options: Options) -> Experiment[Found]:
     cards = None if options.credit_card is None else read_columns(options.credit_card)
     scale = dataclasses.replace(QUICK if options.quick else FULL, repeats=options.repeats)
 
-    def run(place: Workplace) -> Found:
+    def run(place: Workplace) -> Results:
         return paper.run(wanted, scale=scale, seed=options.seed, tell=place.tell, credit_card=cards)
 
-    def tables(found: Found) -> dict[str, object]:
+    def tables(found: Results) -> dict[str, object]:
         results = claims.claims(found, quick=options.quick)
         return {
             "scale": dataclasses.asdict(scale),
@@ -47,7 +47,7 @@ def experiment(options: Options) -> Experiment[Found]:
             "guessed": list(paper.GUESSED),
         }
 
-    def printed(found: Found) -> None:
+    def printed(found: Results) -> None:
         print_found(found)
         print_claims(claims.claims(found, quick=options.quick))
         print_sentences("What the paper does not say, and what was done", paper.GUESSED)
@@ -62,7 +62,7 @@ def experiment(options: Options) -> Experiment[Found]:
     )
 
 
-def _payload(found: Found) -> dict[str, object]:
+def _payload(found: Results) -> dict[str, object]:
     payload: dict[str, object] = {"simulated": sorted(found.simulated)}
     for part, runtimes in found.runtimes.items():
         payload[_key(part)] = {
@@ -92,7 +92,7 @@ def _key(part: str) -> str:
     return part.replace(" ", "_")
 
 
-def _images(found: Found) -> dict[str, bytes]:
+def _images(found: Results) -> dict[str, bytes]:
     drawn: dict[str, Mapping[Form, bytes]] = {}
     for part, runtimes in found.runtimes.items():
         drawn[part] = figures.draw_runtimes(runtimes, title_of(found, part))
@@ -114,12 +114,12 @@ def average_theirs(part: str, ours: Mapping[str, float], theirs: Printed | None)
     return None if theirs is None or len(ours) != paper.n_averaged(part) else theirs.mean["average"]
 
 
-def title_of(found: Found, part: str) -> str:
+def title_of(found: Results, part: str) -> str:
     """The title of a part; it says where records were made up."""
     return paper.TITLES[part] + (" (SIMULATED records of its shape)" if part in found.simulated else "")
 
 
-def print_found(found: Found) -> None:
+def print_found(found: Results) -> None:
     """Print every part, in the paper's order."""
     if found.correlations is not None:
         _print_correlations(found.correlations)

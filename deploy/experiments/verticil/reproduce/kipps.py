@@ -21,7 +21,7 @@ from verticil.experiments.kipps import claims, datasets, figures, page, paper, t
 from verticil.experiments.kipps import experiment as kipps
 from verticil.experiments.kipps.claims import Verdict
 from verticil.experiments.kipps.datasets import DataSet
-from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, REAL, Row, Scale, Step, Way
+from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, REAL, RecordSource, Row, Scale, Step
 from verticil.reproduce.experiment import (
     Experiment,
     Options,
@@ -146,7 +146,9 @@ def _rows(
                 yield kept(f"{one.name}/{way.name}", _measuring(one, way, parts, scale, seed, tell))
 
 
-def _measuring(data: DataSet, way: Way, parts: Sequence[str], scale: Scale, seed: int, tell: Step) -> Callable[[], Row]:
+def _measuring(
+    data: DataSet, way: RecordSource, parts: Sequence[str], scale: Scale, seed: int, tell: Step
+) -> Callable[[], Row]:
     return lambda: kipps.measured(data, way, parts, scale, seed=seed, tell=tell, clock=time.process_time)
 
 

@@ -21,8 +21,9 @@ from verticil.curator.reading import as_file, read_table
 from verticil.curator.study import owners_study
 from verticil.experiments.kipps.claims import AUTOENCODER
 from verticil.experiments.kipps.datasets import DataSet
-from verticil.experiments.kipps.experiment import Asked, Make, Way
-from verticil.gan import pate, tvae, without
+from verticil.experiments.kipps.experiment import Asked, Make, RecordSource
+from verticil.gan import ablations as without
+from verticil.gan import pate, tvae
 from verticil.gan.sampling import Generator, sample
 from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.gan.training import Trained
@@ -131,40 +132,40 @@ def _model(method: Literal["joint", "network"], *, known: bool) -> Make:
 
 
 WAYS: Final = (
-    Way(name="KIPPS", words="our generator of KIPPS: condition and knowledge", make=_kipps, known=True),
-    Way(
+    RecordSource(name="KIPPS", words="our generator of KIPPS: condition and knowledge", make=_kipps, known=True),
+    RecordSource(
         name=AUTOENCODER,
         words="our autoencoder that knows the same rules, trained by DP-SGD; not the paper's",
         make=_autoencoded(private=True),
         known=True,
     ),
-    Way(name="DPCTGAN", words="our generator with the condition only", make=_reduced(without.dpctgan)),
-    Way(name="DPWGAN", words="our generator without condition and knowledge", make=_reduced(without.dpwgan)),
-    Way(name="PATE-GAN", words="our small PATE-GAN, bound that does not depend on the data", make=_pate),
-    Way(name="DP-TVAE", words="our small TVAE, trained by DP-SGD", make=_tvae(private=True)),
-    Way(name="network", words="network from noisy tables", make=_model("network", known=False)),
-    Way(
+    RecordSource(name="DPCTGAN", words="our generator with the condition only", make=_reduced(without.dpctgan)),
+    RecordSource(name="DPWGAN", words="our generator without condition and knowledge", make=_reduced(without.dpwgan)),
+    RecordSource(name="PATE-GAN", words="our small PATE-GAN, bound that does not depend on the data", make=_pate),
+    RecordSource(name="DP-TVAE", words="our small TVAE, trained by DP-SGD", make=_tvae(private=True)),
+    RecordSource(name="network", words="network from noisy tables", make=_model("network", known=False)),
+    RecordSource(
         name="network, rules",
         words="network from noisy tables",
         make=_model("network", known=True),
         known=True,
     ),
-    Way(name="joint", words="joint model of noisy tables", make=_model("joint", known=False)),
-    Way(
+    RecordSource(name="joint", words="joint model of noisy tables", make=_model("joint", known=False)),
+    RecordSource(
         name="joint, rules",
         words="joint model of noisy tables",
         make=_model("joint", known=True),
         known=True,
     ),
-    Way(name="TVAE", words="our small TVAE, not private", make=_tvae(private=False), private=False),
-    Way(
+    RecordSource(name="TVAE", words="our small TVAE, not private", make=_tvae(private=False), private=False),
+    RecordSource(
         name="KIPPS, no noise",
         words="our generator without noise, not private",
         make=_without_noise,
         private=False,
         known=True,
     ),
-    Way(
+    RecordSource(
         name=f"{AUTOENCODER}, no noise",
         words="our autoencoder without noise, not private",
         make=_autoencoded(private=False),

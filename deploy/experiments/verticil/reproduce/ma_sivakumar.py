@@ -31,14 +31,14 @@ DEFAULT_RUNS: Final = {"table 2": 5, "figure 4": 10, "figure 5": 1_000}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Results:
     """What the asked experiments gave."""
 
     table_2: Table2 | None
     points: Mapping[str, tuple[Point, ...]]
 
 
-def experiment(options: Options) -> Experiment[Found]:
+def experiment(options: Options) -> Experiment[Results]:
     """Choose the experiments.
 
     Raises:
@@ -57,7 +57,7 @@ def experiment(options: Options) -> Experiment[Found]:
     )
 
 
-def _run(place: Workplace, *, wanted: Sequence[str], runs: int | None, model: Model, seed: int) -> Found:
+def _run(place: Workplace, *, wanted: Sequence[str], runs: int | None, model: Model, seed: int) -> Results:
     number = {name: runs or DEFAULT_RUNS[name] for name in wanted}
     table_2: Table2 | None = None
     points: dict[str, tuple[Point, ...]] = {}
@@ -67,10 +67,10 @@ def _run(place: Workplace, *, wanted: Sequence[str], runs: int | None, model: Mo
         points["figure 4"] = ma_sivakumar.figure_4(runs=number["figure 4"], seed=seed, progress=place.tell)
     if "figure 5" in wanted:
         points["figure 5"] = ma_sivakumar.figure_5(runs=number["figure 5"], seed=seed, progress=place.tell)
-    return Found(table_2=table_2, points=points)
+    return Results(table_2=table_2, points=points)
 
 
-def _payload(found: Found) -> dict[str, object]:
+def _payload(found: Results) -> dict[str, object]:
     payload: dict[str, object] = {}
     if found.table_2:
         payload["table_1"] = [dataclasses.asdict(row) for row in ma_sivakumar.table_1()]
@@ -87,7 +87,7 @@ def _payload(found: Found) -> dict[str, object]:
     return payload
 
 
-def _inferred(found: Found) -> list[str]:
+def _inferred(found: Results) -> list[str]:
     return [
         *(published.FIGURE_2.inferred if found.table_2 else ()),
         *(published.FIGURE_3.inferred if found.points else ()),
@@ -107,7 +107,7 @@ def _wanted(table: int | None, figure: int | None, model: Model) -> list[str]:
     return chosen or (list(DEFAULT_RUNS) if model is Model.central else ["table 2"])
 
 
-def _images(found: Found) -> dict[str, bytes]:
+def _images(found: Results) -> dict[str, bytes]:
     if not found.points:
         return {}
     from verticil.experiments.figures import FORMS, draw_figure_4, draw_figure_5
@@ -120,7 +120,7 @@ def _table(title: str, *headings: str) -> Table:
     return results_table(title, *headings, left=2 if headings[1:2] == ("scheme",) else 1)
 
 
-def _print_results(found: Found) -> None:
+def _print_results(found: Results) -> None:
     if found.table_2:
         _print_table_1(ma_sivakumar.table_1())
         _print_table_2(found.table_2)

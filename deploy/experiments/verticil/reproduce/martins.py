@@ -13,7 +13,7 @@ from verticil.experiments.martins import experiment as martins
 from verticil.experiments.martins import figures, paper
 from verticil.experiments.martins.claims import CONCLUSION, claims
 from verticil.experiments.martins.datasets import MINIMUM_WAGE, PNAD, pnad
-from verticil.experiments.martins.experiment import Estimated, Found, Panel, Scale, Survey
+from verticil.experiments.martins.experiment import Estimated, Panel, Results, Scale, Survey
 from verticil.reproduce.experiment import (
     Experiment,
     Options,
@@ -48,7 +48,7 @@ _OWN: Final = (
 )
 
 
-def experiment(options: Options) -> Experiment[Found]:
+def experiment(options: Options) -> Experiment[Results]:
     """Choose the experiments.
 
     Raises:
@@ -64,13 +64,13 @@ def experiment(options: Options) -> Experiment[Found]:
     records = None if options.pnad is None else pnad(read_columns(options.pnad))
     notes = [*_NOTES, _STAND_IN if options.pnad is None else _OWN]
 
-    def run(place: Workplace) -> Found:
+    def run(place: Workplace) -> Results:
         return martins.run(
             [number for number in tables if number], [number for number in wanted if number], scale,
             seed=options.seed, tell=place.tell, pnad=records,
         )  # fmt: skip
 
-    def facts(found: Found) -> dict[str, object]:
+    def facts(found: Results) -> dict[str, object]:
         return {
             "scale": dataclasses.asdict(scale),
             **_payload(found),
@@ -79,7 +79,7 @@ def experiment(options: Options) -> Experiment[Found]:
             "errata": list(paper.ERRATA),
         }
 
-    def printed(found: Found) -> None:
+    def printed(found: Results) -> None:
         for number in tables:
             _TABLES[number or 0](found)
         _print_gammas(found)
@@ -132,7 +132,7 @@ def graph_words(graph: Dag) -> str:
     )
 
 
-def _payload(found: Found) -> dict[str, object]:
+def _payload(found: Results) -> dict[str, object]:
     payload: dict[str, object] = {
         "gammas": martins.GAMMAS,
         "figure_1": [dataclasses.asdict(each) for each in found.calibrations],
@@ -160,7 +160,7 @@ def _payload(found: Found) -> dict[str, object]:
     return payload
 
 
-def _images(found: Found) -> dict[str, bytes]:
+def _images(found: Results) -> dict[str, bytes]:
     drawn: dict[int, Mapping[Form, bytes]] = {}
     if found.calibrations:
         drawn[1] = figures.draw_gammas(
@@ -179,7 +179,7 @@ def _images(found: Found) -> dict[str, bytes]:
 # ---- tables
 
 
-def _print_table_1(_: Found) -> None:
+def _print_table_1(_: Results) -> None:
     shown = results_table("Table 1: directed acyclic graphs", "nodes", "theirs", "ours")
     for nodes, theirs in enumerate(paper.GRAPH_COUNTS, start=1):
         ours = martins.graphs_of(nodes)
@@ -187,7 +187,7 @@ def _print_table_1(_: Found) -> None:
     put(shown)
 
 
-def _print_table_2(_: Found) -> None:
+def _print_table_2(_: Results) -> None:
     shown = results_table("\nTable 2: simulated scenarios", "d", "network", "P(X = 1), ours", "sample sizes", left=3)
     for d, graph in paper.TRUE_GRAPHS.items():
         shares = "; ".join(" ".join(f"{share:g}" for share in row) for row in paper.TRUE_SHARES[d])
@@ -195,7 +195,7 @@ def _print_table_2(_: Found) -> None:
     put(shown)
 
 
-def _print_table_3(found: Found) -> None:
+def _print_table_3(found: Results) -> None:
     shown = results_table(
         "\nTable 3: how often the true network is the most probable one - its mean probability then / otherwise",
         *("d", "prior", "n", "gamma", "theirs, of 10", "ours, BDeu(1)", "ours, U(0, 1)", "sampler's error"),
@@ -225,14 +225,14 @@ def _cell(cell: paper.Cell | Estimated) -> str:
     return f"{cell.found} - {means[0]} / {means[1]}".rstrip(" /")
 
 
-def _print_table_4(_: Found) -> None:
+def _print_table_4(_: Results) -> None:
     shown = results_table("\nTable 4: the variables, and what stands in for them (ours)", "", "theirs", "ours", left=3)
     for number, column in enumerate(paper.TABLES_4_5, start=1):
         shown.add_row(f"X{number}", column.theirs, column.ours)
     put(shown)
 
 
-def _print_table_5(found: Found) -> None:
+def _print_table_5(found: Results) -> None:
     survey = _survey(found)
     shown = results_table(
         f"\nTable 5: shares, {paper.PNAD_RECORDS:,} households of PNAD and {survey.records:,} people "
@@ -246,7 +246,7 @@ def _print_table_5(found: Found) -> None:
     put(shown)
 
 
-def _print_table_6(found: Found) -> None:
+def _print_table_6(found: Results) -> None:
     survey = _survey(found)
     shown = results_table(
         f"\nTable 6: the two most probable networks (P1: gamma = {survey.gamma:g}); ours are of "
@@ -260,12 +260,12 @@ def _print_table_6(found: Found) -> None:
     put(shown)
 
 
-def _survey(found: Found) -> Survey:
+def _survey(found: Results) -> Survey:
     assert found.survey is not None
     return found.survey
 
 
-_TABLES: Final[Mapping[int, Callable[[Found], None]]] = {
+_TABLES: Final[Mapping[int, Callable[[Results], None]]] = {
     1: _print_table_1,
     2: _print_table_2,
     3: _print_table_3,
@@ -278,7 +278,7 @@ _TABLES: Final[Mapping[int, Callable[[Found], None]]] = {
 # ---- figures
 
 
-def _print_gammas(found: Found) -> None:
+def _print_gammas(found: Results) -> None:
     if not found.calibrations:
         return
     asked = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)

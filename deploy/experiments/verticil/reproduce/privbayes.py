@@ -12,7 +12,7 @@ from verticil.experiments.privbayes import experiment as privbayes
 from verticil.experiments.privbayes import figures
 from verticil.experiments.privbayes.claims import claims
 from verticil.experiments.privbayes.datasets import CITY, COLORADO, INCOME, SEX, colorado
-from verticil.experiments.privbayes.experiment import Distance, Found, Row
+from verticil.experiments.privbayes.experiment import Distance, Results, Row
 from verticil.experiments.privbayes.lines import DELTA, lines
 from verticil.reproduce.experiment import (
     Experiment,
@@ -45,7 +45,7 @@ LINES = lines(lambda learned, study: records_of(learned, study)[0])
 """The ways that are compared; a federation's records are drawn as its miner draws those of a release."""
 
 
-def experiment(options: Options) -> Experiment[Found]:
+def experiment(options: Options) -> Experiment[Results]:
     """Choose the experiment.
 
     Raises:
@@ -57,10 +57,10 @@ def experiment(options: Options) -> Experiment[Found]:
         scale = dataclasses.replace(scale, seeds=options.repeats)
     notes = [_NOTES[0], _STAND_IN if table is None else _OWN, *_NOTES[1:]]
 
-    def run(place: Workplace) -> Found:
+    def run(place: Workplace) -> Results:
         return privbayes.run(scale, seed=options.seed, tell=place.tell, lines=LINES, table=table)
 
-    def tables(found: Found) -> dict[str, object]:
+    def tables(found: Results) -> dict[str, object]:
         return {
             "stand_in": table is None,
             "delta": DELTA,
@@ -73,12 +73,12 @@ def experiment(options: Options) -> Experiment[Found]:
             "notes": notes,
         }
 
-    def pictures(found: Found) -> dict[str, bytes]:
+    def pictures(found: Results) -> dict[str, bytes]:
         seeds = "one seed" if scale.seeds == 1 else f"mean of {scale.seeds} seeds"
         title = f"{found.records:,} records of {found.columns} columns, δ = {DELTA:g}, {seeds}; higher is better"
         return image_files({"scores": figures.draw_scores(found.rows, LINES, title)})
 
-    def printed(found: Found) -> None:
+    def printed(found: Results) -> None:
         _print(found, scale.seeds)
         print_claims(claims(found.rows))
         print_sentences("", notes)
@@ -93,7 +93,7 @@ def experiment(options: Options) -> Experiment[Found]:
     )
 
 
-def _print(found: Found, seeds: int) -> None:
+def _print(found: Results, seeds: int) -> None:
     epsilons = sorted({row.epsilon for row in found.rows if row.epsilon is not None})
     for score, what in figures.SCORES.items():
         shown = results_table(f"\n{what}, by total ε", "", "", *(f"{epsilon:g}" for epsilon in epsilons), left=2)

@@ -26,7 +26,7 @@ _BLOCK_CELLS: Final = 400_000  # distances that are held at a time: they stay in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Known:
+class AttackedRecords:
     """Some records, as far as the attack is about them.
 
     Attributes:
@@ -105,7 +105,7 @@ class Disclosure:
     others_baseline: float
 
 
-def gcap(originals: Known, synthetic: Known) -> Attribution:
+def gcap(originals: AttackedRecords, synthetic: AttackedRecords) -> Attribution:
     """Return generalized correct attribution probability of each attacked record; always defined.
 
     Args:
@@ -124,7 +124,7 @@ def gcap(originals: Known, synthetic: Known) -> Attribution:
     return _attribution(originals, synthetic, is_generalized=True)
 
 
-def cap(originals: Known, synthetic: Known) -> Attribution:
+def cap(originals: AttackedRecords, synthetic: AttackedRecords) -> Attribution:
     """Correct attribution probability; undefined where the whole key is not published. Arguments and errors as for `gcap`."""
     return _attribution(originals, synthetic, is_generalized=False)
 
@@ -138,7 +138,7 @@ def majority_share(sensitive: Codes) -> float:
     return float(np.bincount(sensitive).max() / len(sensitive))
 
 
-def disclosure(members: Known, others: Known, synthetic: Known) -> Disclosure:
+def disclosure(members: AttackedRecords, others: AttackedRecords, synthetic: AttackedRecords) -> Disclosure:
     """Attack members and others with the same published records.
 
     Args:
@@ -158,7 +158,7 @@ def disclosure(members: Known, others: Known, synthetic: Known) -> Disclosure:
     )
 
 
-def _attribution(originals: Known, synthetic: Known, *, is_generalized: bool) -> Attribution:
+def _attribution(originals: AttackedRecords, synthetic: AttackedRecords, *, is_generalized: bool) -> Attribution:
     if len(originals.keys) != len(synthetic.keys):
         raise ValueError(f"{len(originals.keys)} and {len(synthetic.keys)} key attributes, expected as many")
     n = len(originals.sensitive)

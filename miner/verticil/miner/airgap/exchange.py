@@ -28,7 +28,7 @@ from verticil.miner.rules.session import Session
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.documents.table import is_name
+from verticil.shared.documents.toml_table import is_name
 from verticil.shared.federation.airgap.bundle import (
     BundleEncryption,
     BundleEntries,

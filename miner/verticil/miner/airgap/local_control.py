@@ -30,7 +30,7 @@ from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.documents.json_document import Json
-from verticil.shared.documents.view import document, viewed
+from verticil.shared.documents.view_models import document, viewed
 from verticil.shared.federation.airgap.exchange import Closed, Exported, Imported
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import load_credentials, utc_now

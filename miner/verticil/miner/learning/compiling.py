@@ -11,16 +11,17 @@ from typing import Final
 
 import numpy as np
 
+from verticil.miner.learning.full_likelihood import fit_rows
 from verticil.miner.learning.held_out import quick_network
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import all_pair_tables
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
-from verticil.miner.learning.whole_rows import fit_rows
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import atoms, mixture
+from verticil.shared.numerics.joint import mixture
+from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.layout import Layout
 from verticil.shared.numerics.model.graph import Dag

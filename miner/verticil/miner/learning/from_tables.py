@@ -25,16 +25,16 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.blend import blend_models
 from verticil.miner.learning.learn import LearnResult, Progress, check_network, shown_pairs, without_weak
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores, observed_of
 from verticil.miner.learning.posterior.draws import drawing, match_errors
 from verticil.miner.learning.posterior.graphs import Sampled, mixed_graphs
 from verticil.miner.learning.posterior.outcome import posterior_of
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
+from verticil.miner.learning.scoring.edge_confidence import EdgeStrength
 from verticil.miner.learning.scoring.scores import PairScores
-from verticil.miner.learning.scoring.strength import EdgeStrength
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
+from verticil.miner.learning.source_mixture import blend_models
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault
@@ -52,7 +52,7 @@ from verticil.shared.numerics.privbayes.scores import scores_of_tables
 from verticil.shared.numerics.privbayes.structure import learn_structure
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS, MIXED_REPLICATES
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 
 REPLICATES: Final = 20
 """Of the bootstrap. The standard error of a standard deviation from so many is 16 % of it."""

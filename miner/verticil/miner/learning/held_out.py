@@ -26,21 +26,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts, family_tables
 from verticil.miner.learning.scoring.scores import PairScores
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.core.arrays import Codes, Counts, Floats
 from verticil.shared.numerics.estimation.axes import apply_axes, plogp
 from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.estimators import em_projection
 from verticil.shared.numerics.estimation.information import Link, plug_in_information
-from verticil.shared.numerics.estimation.smaller_families import backed_off
+from verticil.shared.numerics.estimation.parent_smoothing import backed_off
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.synthesis.shares import no_records
+from verticil.shared.synthesis.marginals import no_records
 from verticil.shared.synthesis.synthesis import sample_codes
 
 BLOCKS: Final = 20

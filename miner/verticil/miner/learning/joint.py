@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from verticil.miner.learning.blend import blend_models
+from verticil.miner.learning.full_likelihood import source_of_records
 from verticil.miner.learning.search.protocol import Interruption
-from verticil.miner.learning.whole_rows import source_of_records
+from verticil.miner.learning.source_mixture import blend_models
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate

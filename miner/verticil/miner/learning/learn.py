@@ -27,11 +27,11 @@ from verticil.miner.learning.posterior.incomplete import (
 )
 from verticil.miner.learning.posterior.outcome import posterior_of
 from verticil.miner.learning.scoring import counting
+from verticil.miner.learning.scoring.count_tables import FamilyTables
+from verticil.miner.learning.scoring.edge_confidence import EdgeStrength, edge_strengths
 from verticil.miner.learning.scoring.scores import FamilyScores, PairScores
-from verticil.miner.learning.scoring.strength import EdgeStrength, edge_strengths
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
-from verticil.miner.learning.selection import Candidate, Found, search_columns
+from verticil.miner.learning.selection import Candidate, SelectedStructure, search_columns
 from verticil.miner.learning.structure import Search
 from verticil.shared.core.arrays import Codes, Counts
 from verticil.shared.core.errors import DataFault
@@ -45,7 +45,7 @@ from verticil.shared.numerics.model.rounding import round_network
 from verticil.shared.numerics.posterior.result import StructurePosterior
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, negative_counts
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 
 Progress = Callable[[str, int], None]
 
@@ -126,7 +126,7 @@ def learn(
             progress(stage, percent)
 
     check, stages = interruption.check, Stages(interruption)
-    outcome: Found | None = None
+    outcome: SelectedStructure | None = None
     if dag is None:
         _check_pairs(study)
         with stages.stage("search") as own:
@@ -188,7 +188,7 @@ def learn(
 
 
 def _posterior(
-    outcome: Found | None,
+    outcome: SelectedStructure | None,
     columns: Sequence[Codes],
     study: Study,
     check: Callable[[], None],

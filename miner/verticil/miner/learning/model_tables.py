@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.scores import ALPHA, FamilyScores, PairScores
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.mechanisms.transition import identity, quantize

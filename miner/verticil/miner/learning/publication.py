@@ -31,7 +31,7 @@ from verticil.shared.release.formats.posterior import MAX_GRAPHS, Agreement, Edg
 from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.synthesis.written import PiecewiseTable
+from verticil.shared.synthesis.table_columns import PiecewiseTable
 
 if TYPE_CHECKING:
     import pandas as pd

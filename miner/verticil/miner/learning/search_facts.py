@@ -11,7 +11,7 @@ from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:
     from verticil.miner.learning.held_out import PairCheck
-    from verticil.miner.learning.scoring.strength import EdgeStrength
+    from verticil.miner.learning.scoring.edge_confidence import EdgeStrength
     from verticil.miner.learning.search.protocol import SearchResult
     from verticil.miner.learning.selection import Candidate
     from verticil.miner.learning.structure import Search

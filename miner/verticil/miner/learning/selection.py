@@ -52,8 +52,8 @@ from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network
 from verticil.miner.learning.posterior.graphs import Sampled, sampled_graphs
 from verticil.miner.learning.posterior.incomplete import Completed, completed_graphs
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.scores import FamilyScores, PairScores, pair_scores
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
     Checkpoint,
@@ -118,7 +118,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class SelectedStructure:
     """A structure and how it was found.
 
     Attributes:
@@ -153,7 +153,7 @@ def search_columns(
     *,
     progress: Callable[[str, int], None],
     interruption: Interruption = UNINTERRUPTED,
-) -> Found:
+) -> SelectedStructure:
     """Search the structure of a study that does not give it.
 
     Args:
@@ -190,7 +190,7 @@ def search_columns(
             graph_sample = sampled_graphs(
                 scores, part.problem, part.pairs, study, progress=report, interruption=interruption
             )
-            return Found(
+            return SelectedStructure(
                 result=graph_sample.result,
                 search=search,
                 candidates=(),
@@ -199,7 +199,7 @@ def search_columns(
                 sampled=graph_sample,
             )
         result = part.run(search, report, interruption)
-        return Found(result=result, search=search, candidates=(), pairs=part.pairs, tables=part.tables)
+        return SelectedStructure(result=result, search=search, candidates=(), pairs=part.pairs, tables=part.tables)
     trail = _Trail(part, interruption)
     try:
         _compare(columns, part, trail, lambda done: report(done / 2))
@@ -209,12 +209,12 @@ def search_columns(
     except LearningCancelled as stop:
         raise LearningCancelled(trail.join_checkpoint(stop.checkpoint)) from None
     candidates = tuple(trail.candidates)
-    return Found(result=result, search=search, candidates=candidates, pairs=part.pairs, tables=part.tables)
+    return SelectedStructure(result=result, search=search, candidates=candidates, pairs=part.pairs, tables=part.tables)
 
 
 def _complete_records(
     part: _Part, columns: Sequence[Codes], search: Search, progress: Callable[[float], None], interruption: Interruption
-) -> Found:
+) -> SelectedStructure:
     """Return graphs with the missing values of records as unknowns."""
     study = part.study
     graph_sample, completion = completed_graphs(
@@ -224,7 +224,7 @@ def _complete_records(
     first, *more = (
         FamilyTables(each, completion.units, n_states, study.schema.names, check=check) for each in completed_tables
     )
-    return Found(
+    return SelectedStructure(
         result=graph_sample.result,
         search=search,
         candidates=(),

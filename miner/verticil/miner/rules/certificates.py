@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from cryptography import x509
 
+from verticil.miner.storage.catalogue_tables import CertificateTable
 from verticil.miner.storage.records import Seen
-from verticil.miner.storage.tables import CertificateTable
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.transport.authorization import Revocations
 

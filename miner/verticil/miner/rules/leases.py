@@ -25,7 +25,7 @@ _LARGEST_EPOCH: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class PartyProgress:
     """What a party says that it is doing for a study, in the words of the wire contract; nothing of it depends on data.
 
     Attributes:
@@ -42,7 +42,7 @@ class Progress:
     objections: tuple[tuple[str, str], ...] | None = None
 
     @classmethod
-    def of(cls, message: coordinator_pb2.Progress) -> Progress:
+    def of(cls, message: coordinator_pb2.Progress) -> PartyProgress:
         """Read progress as it may be shown; an objection's code that this version does not know counts as a refusal by policy."""
         items = [
             (item.code if item.code in CODES else "POLICY_REFUSED", shorten(item.message, _LONGEST_OBJECTION))
@@ -57,7 +57,7 @@ class Progress:
         )
 
 
-_NOTHING: Final = Progress()
+_NOTHING: Final = PartyProgress()
 
 
 class Changes:
@@ -115,7 +115,7 @@ class Leases:
         self._epoch = first_epoch
         self._sessions: dict[str, tuple[int, int]] = {}  # the party's present session and its epoch
         self._heard: dict[str, float] = {}
-        self._progress: dict[tuple[bytes, str], Progress] = {}
+        self._progress: dict[tuple[bytes, str], PartyProgress] = {}
 
     def greet(self, party: str, session: int) -> int:
         """Begin a connection; the same greeting again (a call that was repeated) has the same epoch.
@@ -178,11 +178,11 @@ class Leases:
         age = self.age_seconds(party)
         return age is not None and age < LEASE_SECONDS
 
-    def set_progress(self, study: bytes, party: str, progress: Progress) -> None:
+    def set_progress(self, study: bytes, party: str, progress: PartyProgress) -> None:
         """Record what the party says that it is doing."""
         self._progress[study, party] = progress
 
-    def progress(self, study: bytes, party: str) -> Progress:
+    def progress(self, study: bytes, party: str) -> PartyProgress:
         """Return what the party last said; nothing at all before."""
         return self._progress.get((study, party), _NOTHING)
 

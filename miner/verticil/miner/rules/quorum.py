@@ -5,9 +5,9 @@ not before, even where everybody else has long been there, because until then th
 that the quorum bears is an absence like any other. The parties that remain have the declared time once more, from the decision.
 There is one decision at most; a party that is missing after it ends the study.
 
-The decision is one transaction (`verticil.miner.storage.tables`), made from facts alone: a miner that dies before it decides
-again from the facts that it then finds, one that dies after it goes on with the sub-model. The pseudonyms that a party had sent
-before it was left out are deleted at the decision. All functions block.
+The decision is one transaction (`verticil.miner.storage.catalogue_tables`), made from facts alone: a miner that dies before it
+decides again from the facts that it then finds, one that dies after it goes on with the sub-model. The pseudonyms that a party
+had sent before it was left out are deleted at the decision. All functions block.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.miner.learning.measured import tables_with
+from verticil.miner.learning.exact_tables import tables_with
 from verticil.miner.rules.message_rounds import MessageRounds, RoundUnderWay
 from verticil.miner.rules.session import Session
-from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
+from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StudyRecord
 from verticil.miner.storage.store import append_durably, remove_durably, replace_durably, write_durably
 from verticil.shared.core.arrays import Counts
@@ -36,10 +36,10 @@ from verticil.shared.core.errors import DataFault, Misuse, PeerFault
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey, verify_signed
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.mail import Credentials
-from verticil.shared.masked.round.messages import Kind, Message, messages_of
 from verticil.shared.masked.round.proof import is_missing_in
-from verticil.shared.masked.round.round import Progress, Round
+from verticil.shared.masked.round.round import Round, RoundProgress
+from verticil.shared.masked.round.schedule import Kind, Message, messages_of
+from verticil.shared.masked.round.sealed_messages import Credentials
 from verticil.shared.masked.round.secrets import random_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
@@ -97,7 +97,7 @@ class OpenRound:
     plan: Plan
     messages: tuple[Message, ...]
     round: Round
-    progress: Progress
+    progress: RoundProgress
     leaving: int = 0
     whole: dict[int, bytes] = field(default_factory=dict)
     closed: bool = False
@@ -237,7 +237,7 @@ class Rounds(MessageRounds):
         open_round = self._open.get(digest)
         return () if open_round is None else open_round.progress.waiting_for
 
-    def progress(self) -> tuple[Progress, ...]:
+    def progress(self) -> tuple[RoundProgress, ...]:
         """Return how far all open rounds are."""
         return tuple(open_round.progress for open_round in tuple(self._open.values()))
 

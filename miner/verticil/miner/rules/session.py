@@ -40,7 +40,7 @@ from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.federation.transport.errors_on_wire import shorten
-from verticil.shared.release.evidence import read_countersignature
+from verticil.shared.release.signatures import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import opens_tables

@@ -11,7 +11,7 @@ import datetime as dt
 import threading
 from typing import Final
 
-from verticil.miner.config import Limits
+from verticil.miner.config import ServiceLimits
 from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.storage.records import StudyRecord
@@ -35,7 +35,7 @@ class Submissions:
         rounds: of the studies that have some.
     """
 
-    def __init__(self, session: Session, limits: Limits, rounds: MessageRounds) -> None:
+    def __init__(self, session: Session, limits: ServiceLimits, rounds: MessageRounds) -> None:
         self._session = session
         self._limits = limits
         self._rounds = rounds

@@ -33,8 +33,7 @@ from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, re
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.progress import Meter
-from verticil.shared.documents.progress import Progress as Told
+from verticil.shared.documents.progress import Meter, StepProgress
 from verticil.shared.documents.record import parse, read
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from verticil.miner.learning.publication import Origin
     from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 
-Progress = Callable[[str, int], None]
+ReportProgress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
 
 _LONGEST: Final = 1 << 30  # bytes of a job
@@ -64,7 +63,7 @@ class ColumnFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesFile:
-    """A file of a study's tables (`verticil.miner.storage.measured`), and the binding that it must have."""
+    """A file of a study's tables (`verticil.miner.storage.noisy_table_files`), and the binding that it must have."""
 
     path: Path
     binding: bytes
@@ -146,7 +145,7 @@ def job_from(line: bytes) -> Job:
 def do_job(
     job: Job,
     *,
-    progress: Progress,
+    progress: ReportProgress,
     is_cancelled: Callable[[], bool],
     clock: Callable[[], dt.datetime],
 ) -> bytes:
@@ -193,7 +192,7 @@ def _columns(job: LearningJob | CountingJob, study: Study) -> list[Codes]:
     ]
 
 
-def count_tables(job: CountingJob, *, progress: Progress, is_cancelled: Callable[[], bool]) -> None:
+def count_tables(job: CountingJob, *, progress: ReportProgress, is_cancelled: Callable[[], bool]) -> None:
     """Count the tables of a study with noise on tables, exactly, into the job's target.
 
     Args:
@@ -205,9 +204,9 @@ def count_tables(job: CountingJob, *, progress: Progress, is_cancelled: Callable
         LearningCancelled: `is_cancelled` said so.
         DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
     """
-    from verticil.miner.learning.measured import counted_tables
+    from verticil.miner.learning.exact_tables import counted_tables
     from verticil.miner.learning.search.protocol import Interruption
-    from verticil.miner.storage.measured import write_tables
+    from verticil.miner.storage.noisy_table_files import write_tables
 
     study = canonical.from_bytes(job.effective, wire=False)
     progress("counting", 0)
@@ -219,7 +218,7 @@ def count_tables(job: CountingJob, *, progress: Progress, is_cancelled: Callable
 def learn_and_write(
     job: LearningJob,
     *,
-    progress: Progress,
+    progress: ReportProgress,
     is_cancelled: Callable[[], bool],
     clock: Callable[[], dt.datetime],
 ) -> None:
@@ -240,7 +239,7 @@ def learn_and_write(
     from verticil.miner.learning.learn import LearnResult, learn
     from verticil.miner.learning.publication import content_of, draw_records, publish_models
     from verticil.miner.learning.search.protocol import Interruption
-    from verticil.miner.storage.measured import read_tables
+    from verticil.miner.storage.noisy_table_files import read_tables
     from verticil.shared.release.folder.writing import write_release
     from verticil.shared.release.posterior import check_sets
 
@@ -303,7 +302,7 @@ def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.
 def _meter(stage: str, step: str, total: int, progress: Callable[[str, int], None]) -> Meter:
     """Tell whoever waits how many per cent are done, and the log how fast it goes."""
 
-    def tell(meter: Told) -> None:
+    def tell(meter: StepProgress) -> None:
         progress(stage, 100 * meter.done // total)
         if meter.seconds_left:
             _log.info("%s", meter.text)

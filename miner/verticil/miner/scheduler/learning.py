@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from verticil.miner.scheduler.job import Job, Progress, do_job
+from verticil.miner.scheduler.job import Job, ReportProgress, do_job
 from verticil.shared.core.errors import PeerFault, from_code
 from verticil.shared.documents.record import encode
 
@@ -51,7 +51,7 @@ class WorkerDied(Exception):
 class Executor(Protocol):
     """Runs learning jobs and searches."""
 
-    async def run(self, job: Job, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: ReportProgress) -> bytes:
         """Run a job to its end. Cancel the task that awaits it to stop it.
 
         Args:
@@ -78,7 +78,7 @@ class InlineLearning:
     def __init__(self, *, clock: Callable[[], dt.datetime]) -> None:
         self._clock = clock
 
-    async def run(self, job: Job, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: ReportProgress) -> bytes:
         """Learn in the way that `Executor.run` says."""
         loop = asyncio.get_running_loop()
         stop = threading.Event()
@@ -113,7 +113,7 @@ class SpawnedLearning:
         self._slots = asyncio.Semaphore(processes)
         self._memory_bytes = memory_bytes
 
-    async def run(self, job: Job, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: ReportProgress) -> bytes:
         """Learn in the way that `Executor.run` says."""
         async with self._slots:
             return bytes.fromhex(await self._run(await asyncio.to_thread(encode, job), progress))
@@ -156,7 +156,7 @@ class SpawnedLearning:
         await asyncio.to_thread(Path(environment["NUMBA_CACHE_DIR"]).mkdir, parents=True, exist_ok=True)
         return environment
 
-    async def _run(self, line: bytes, progress: Progress) -> str:
+    async def _run(self, line: bytes, progress: ReportProgress) -> str:
         """Have the line's job done; what the process returned, empty for a learning job."""
         process = await self._start(await self._environment())
         try:
@@ -206,7 +206,7 @@ class SpawnedLearning:
                 await process.wait()
 
     @staticmethod
-    async def _talk(process: asyncio.subprocess.Process, line: bytes, progress: Progress) -> str:
+    async def _talk(process: asyncio.subprocess.Process, line: bytes, progress: ReportProgress) -> str:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the learning process was made without pipes")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its exit status says more

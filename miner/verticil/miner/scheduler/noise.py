@@ -5,8 +5,9 @@ Promises
 
       key of the noise = HKDF-SHA-256(secret, info = "verticil/noisy-tables/v1" ‖ L(effective digest) ‖ L(binding))
 
-  with L(x) = length of x as uint32 big-endian ‖ x, and the binding of `verticil.miner.storage.measured`, which names the columns.
-  So a study whose noise is drawn again after a kill gets the same, and no two studies, and no two versions of columns, share it.
+  with L(x) = length of x as uint32 big-endian ‖ x, and the binding of `verticil.miner.storage.noisy_table_files`, which names the
+  columns. So a study whose noise is drawn again after a kill gets the same, and no two studies, and no two versions of columns,
+  share it.
 - The noisy tables are on the disk before anything is learned from them; they are read back, not held. What is learned from sees
   neither the secret nor the exact tables: those are a file for a moment, and are removed.
 - A secret is never replaced: where it is gone and the study has got as far as being learned from noisy tables, the study fails.
@@ -33,7 +34,7 @@ import rfc8785
 
 from verticil.miner.rules.session import timestamp
 from verticil.miner.scheduler.job import ColumnFile, TablesFile
-from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
+from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StoredSignature
 from verticil.miner.storage.store import StudyFiles, remove_durably, write_durably
 from verticil.shared.core.errors import DataFault

@@ -31,7 +31,7 @@ from typing import Final
 from verticil.miner.config import MinerConfig
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.memory import check_memory
+from verticil.miner.storage.forgotten_catalogue import check_memory
 from verticil.miner.storage.records import StoredColumn, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store, remove_durably
 from verticil.shared.core.errors import Misuse

@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
 from verticil.miner.rules.blocking_parties import refuse_left_out
-from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Leases, Progress
+from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Leases, PartyProgress
 from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
 from verticil.miner.service.linking import Begun, Linking, between_parties
@@ -240,7 +240,7 @@ class Coordinator:
             raise PeerFault(
                 "MESSAGE_INVALID", f"progress: expected one of {', '.join(_STAGES)} and a percent of 0 to 100"
             )
-        self._leases.set_progress(digest, party, Progress.of(progress))
+        self._leases.set_progress(digest, party, PartyProgress.of(progress))
 
     async def PutPseudonyms(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutPseudonymsRequest]

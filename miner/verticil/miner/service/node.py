@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from verticil.miner.config import Limits, MinerConfig
+from verticil.miner.config import MinerConfig, ServiceLimits
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.leases import Changes, Leases
 from verticil.miner.rules.rounds import Rounds, Sealing
@@ -34,7 +34,7 @@ from verticil.miner.service.masked import MaskedMessages
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.memory import check_memory, end_forgotten
+from verticil.miner.storage.forgotten_catalogue import check_memory, end_forgotten
 from verticil.miner.storage.schema import CATALOGUE
 from verticil.miner.storage.store import Store
 from verticil.shared.federation.identity.identity import Identity
@@ -76,7 +76,7 @@ class MinerNode:
         simulation: releases say that everything ran on one machine.
         seed_derived: releases say that the parties' secrets come from a seed.
         revocations: the deny-list, which is sent to parties.
-        accept_older: end what the catalogue has forgotten, in place of refusing (`verticil.miner.storage.memory`).
+        accept_older: end what the catalogue has forgotten, in place of refusing (`verticil.miner.storage.forgotten_catalogue`).
 
     Raises:
         DataFault: STATE_LOCKED, another miner uses the directory; STATE_CORRUPT; CATALOGUE_OLDER.
@@ -90,7 +90,7 @@ class MinerNode:
         authority: bytes,
         signer: SigningKey,
         executor: Executor,
-        limits: Limits,
+        limits: ServiceLimits,
         randomized_days: int,
         sealing: Sealing | None = None,
         clock: Callable[[], dt.datetime] = utc_now,

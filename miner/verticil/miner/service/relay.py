@@ -26,7 +26,7 @@ from typing import Final
 
 from verticil.miner.rules.leases import Changes
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.documents.table import is_name
+from verticil.shared.documents.toml_table import is_name
 from verticil.shared.federation.transport.sealing import ENVELOPE_LIMIT
 from verticil.wire.v1 import coordinator_pb2
 

@@ -30,7 +30,7 @@ _ACCEPTED: Final = "catalogue-older-accepted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class CatalogueSize:
     """How much a catalogue knows; both numbers only grow.
 
     Attributes:
@@ -80,27 +80,27 @@ class MinerAudit:
             self._log.append({"event": event, "who": DAEMON, "sha256": sha256.hex(), "detail": detail}, at)
             self._noted[event] = sha256.hex()
 
-    def anchor(self, counts: Known, at: dt.datetime) -> None:
+    def anchor(self, counts: CatalogueSize, at: dt.datetime) -> None:
         """Write how much the catalogue knows if that is news; never more than what is on the disk."""
         if counts != self.last_anchor():
             self._append_known(_KNOWN, counts, at, detail=counts.words)
 
-    def accept(self, counts: Known, at: dt.datetime, *, loss: str, ended_studies: Sequence[bytes]) -> None:
+    def accept(self, counts: CatalogueSize, at: dt.datetime, *, loss: str, ended_studies: Sequence[bytes]) -> None:
         """Write that the operator goes on from an older catalogue, and which studies that ended."""
         digests = ", ".join(digest.hex() for digest in ended_studies)
         self._append_known(_ACCEPTED, counts, at, detail=f"{loss}; ended: {digests or 'none that is known'}")
 
-    def _append_known(self, event: str, record: Known, at: dt.datetime, *, detail: str) -> None:
+    def _append_known(self, event: str, record: CatalogueSize, at: dt.datetime, *, detail: str) -> None:
         counts = {"studies": record.studies, "versions": record.versions}
         self._log.append({"event": event, "who": DAEMON, "detail": detail, **counts}, at)
 
-    def last_anchor(self) -> Known:
+    def last_anchor(self) -> CatalogueSize:
         """Return how much the catalogue knew when that was written last; nothing where it never was."""
-        last = Known()
+        last = CatalogueSize()
         for entry in self._log.entries():
             studies, versions = entry.get("studies"), entry.get("versions")
             if entry.get("event") in {_KNOWN, _ACCEPTED} and isinstance(studies, int) and isinstance(versions, int):
-                last = Known(studies=studies, versions=versions)
+                last = CatalogueSize(studies=studies, versions=versions)
         return last
 
     @property

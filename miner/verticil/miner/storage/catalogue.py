@@ -15,7 +15,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from verticil.miner.storage.audit import Known
+from verticil.miner.storage.audit import CatalogueSize
+from verticil.miner.storage.catalogue_tables import (
+    NOT_ENDED,
+    STAYS,
+    UNSTATED,
+    AbsenceTable,
+    CertificateTable,
+    DeletionTable,
+    ForgottenTable,
+    LinkageTable,
+    ListTable,
+    ReviewTable,
+    SubmissionTable,
+    Table,
+    UploadTable,
+)
 from verticil.miner.storage.records import (
     Bitmap,
     Closure,
@@ -31,21 +46,6 @@ from verticil.miner.storage.records import (
 )
 from verticil.miner.storage.schema import SCHEMA
 from verticil.miner.storage.scores import ScoreTable
-from verticil.miner.storage.tables import (
-    NOT_ENDED,
-    STAYS,
-    UNSTATED,
-    AbsenceTable,
-    CertificateTable,
-    DeletionTable,
-    ForgottenTable,
-    LinkageTable,
-    ListTable,
-    ReviewTable,
-    SubmissionTable,
-    Table,
-    UploadTable,
-)
 from verticil.shared.storage.database import Database
 
 R = TypeVar("R")
@@ -119,10 +119,10 @@ class Catalogue(Table):
         """Return the version of a study; None when it is unknown."""
         return self.database.first(int, "SELECT version FROM study WHERE digest = ?", (digest,))
 
-    def known(self) -> Known:
+    def known(self) -> CatalogueSize:
         """Return how much is known of all studies."""
         versions = self.versions().values()
-        return Known(studies=len(versions), versions=sum(versions))
+        return CatalogueSize(studies=len(versions), versions=sum(versions))
 
     def with_effective(self, effective_digest: bytes) -> tuple[bytes, ...]:
         """Return digests of the studies with this effective study, newest first (a proposal may equal what another became)."""

@@ -30,7 +30,7 @@ from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoin
 from verticil.miner.storage.store import write_durably
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.json_document import Json
-from verticil.shared.numerics.joint import work
+from verticil.shared.numerics.joint import checkpoints as work
 
 R = TypeVar("R")
 

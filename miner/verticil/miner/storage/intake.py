@@ -32,6 +32,7 @@ import numpy as np
 import rfc8785
 
 from verticil.miner.storage.catalogue import Catalogue
+from verticil.miner.storage.catalogue_tables import ListTable
 from verticil.miner.storage.linkage import PSEUDONYM_BYTES, TOKEN_BYTES, first_disorder, read_list, repeated_tokens
 from verticil.miner.storage.records import (
     StoredBlinded,
@@ -49,7 +50,6 @@ from verticil.miner.storage.store import (
     remove_durably,
     replace_durably,
 )
-from verticil.miner.storage.tables import ListTable
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.federation.alignment.statements import sender
 from verticil.shared.numerics.model.artifact import packed_size, unpack_parts

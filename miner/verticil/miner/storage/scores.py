@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
+from verticil.miner.storage.catalogue_tables import Table
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
-from verticil.miner.storage.tables import Table
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.storage.database import Database
 

@@ -25,7 +25,7 @@ import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: i
 from verticil.party.airgap.coordinator import OfflineCoordinator
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.config import PartyConfig, require_marked_authority
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.coordinated.plan import Step
 from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.disclosure import outward
@@ -198,7 +198,9 @@ async def take_releases(config: PartyConfig, folder: Path) -> tuple[Path, ...]:
 
 
 @contextlib.asynccontextmanager
-async def _open_journal(config: PartyConfig, *, accept_older: bool = False) -> AsyncGenerator[tuple[Node, Path]]:
+async def _open_journal(
+    config: PartyConfig, *, accept_older: bool = False
+) -> AsyncGenerator[tuple[PartyContext, Path]]:
     credentials = load_credentials(
         config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=utc_now()
     )
@@ -210,7 +212,7 @@ async def _open_journal(config: PartyConfig, *, accept_older: bool = False) -> A
         folder = config.state_directory / CARRIED_FOLDER
         folder.mkdir(mode=0o700, exist_ok=True)
         note_configuration(site.audit, site.config.path, utc_now())
-        node = Node(
+        node = PartyContext(
             site=site,
             spool=Spool(config.state_directory / "spool"),
             signing_key=SigningKey.load(config.signing_key, config.certificate),
@@ -261,7 +263,7 @@ def _unpack(file: Path, folder: Path, arrival: VerifiedBundle, encryption: Bundl
     return entries
 
 
-async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_pb2.StudyTask) -> None:
+async def _work(node: PartyContext, coordinator: OfflineCoordinator, task: coordinator_pb2.StudyTask) -> None:
     """Take the steps of one study, as far as they go without an answer."""
     try:
         study = read_proposal(node, task)
@@ -279,7 +281,7 @@ async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_p
             node.site.state.show(task.study_digest, NOT_CARRIED, at=node.clock())
 
 
-def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> CoordinatedStudy:
+def _study(node: PartyContext, coordinator: OfflineCoordinator, digest: bytes) -> CoordinatedStudy:
     study = study_of_miner(node, None, digest)
     study.coordinator = coordinator
     return study
@@ -303,7 +305,7 @@ async def _steps(study: CoordinatedStudy, *, only: Set[StrEnum] | None = None) -
 
 
 async def _apply(
-    node: Node, entries: BundleEntries, journal: Journal, arrival: VerifiedBundle, *, accept_older: bool
+    node: PartyContext, entries: BundleEntries, journal: Journal, arrival: VerifiedBundle, *, accept_older: bool
 ) -> tuple[Refused, ...]:
     coordinator = OfflineCoordinator(entries, None)
     refusals = [item.entry.refusal for item in entries if item.what == "refusal"]
@@ -334,7 +336,7 @@ async def _apply(
     return Refused.told(refusals, "the miner")
 
 
-def _mark_arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
+def _mark_arrived(node: PartyContext, journal: Journal, arrival: VerifiedBundle) -> None:
     """Mark what the miner has as reported to it."""
     answers = arrival.statement.answers
     site = node.site
@@ -348,7 +350,7 @@ def _mark_arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None
         tell[what](digest)
 
 
-def _take_refusal(node: Node, refusal: carried_pb2.CarriedRefusal) -> None:
+def _take_refusal(node: PartyContext, refusal: carried_pb2.CarriedRefusal) -> None:
     """Take a refusal of the miner: the same as where a call ends with an error."""
     error, state = from_detail(refusal.error, teller="the miner"), node.site.state
     record = state.find_effective(refusal.digest)
@@ -378,7 +380,7 @@ def _make_export(out: Path, bundle: Statement, entries: BundleEntries, studies: 
     )
 
 
-def _stages(node: Node) -> tuple[StudyStage, ...]:
+def _stages(node: PartyContext) -> tuple[StudyStage, ...]:
     return tuple(
         StudyStage(
             study=record.study_id,

@@ -41,8 +41,8 @@ from verticil.party.storage.database import Database
 from verticil.shared.core.arrays import bytes_in_parts, key_numbers, sha256_of, taken
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.disk import replace_file
-from verticil.shared.storage.nameless import Rows, join_parts
 from verticil.shared.storage.sorting import Sorter
+from verticil.shared.storage.unlinked_files import Rows, join_parts
 
 MEMORY_PEOPLE: Final = 1 << 20
 """People from which on their keys are sorted, and kept, outside memory: 8 MB."""

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.macs import PackedIds
 from verticil.shared.core.arrays import key_numbers
-from verticil.shared.storage.nameless import Rows, join_parts
 from verticil.shared.storage.sorting import Sorter
+from verticil.shared.storage.unlinked_files import Rows, join_parts
 
 Keys = NDArray[np.uint64]
 KEY_BYTES: Final = 8

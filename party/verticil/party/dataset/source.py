@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import Codebook, Compound, Outcome
+from verticil.party.dataset.gathered_records import MEMORY_ROWS, single
 from verticil.party.dataset.linkage import normalise_ids, packed_ids
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.people import MEMORY_ROWS, single
 from verticil.party.dataset.perturb import TAG_BYTES
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule, TablePart, TextColumn

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.sources.source_table import TextColumn
-from verticil.shared.storage.nameless import Rows
+from verticil.shared.storage.unlinked_files import Rows
 
 _CELL_BYTES: Final = 2 * KEY_BYTES
 

@@ -1,10 +1,10 @@
 """Rules by which a party approves by itself: ``approval = "rules"`` and ``[[policy.rule]]`` in party.toml.
 
 A rule is a list of conditions that the site wrote down beforehand; it approves a study only when all of them hold, besides what
-`verticil.party.policy.by_rule` asks of every study. Every condition is one that this party can check itself, from the study,
-party.toml and what was sent before; none looks at the table, so whether a rule approves says nothing about anybody in it. Who
-submitted a study is no condition: a party has only the miner's word for it. Without a rule that holds, nothing is approved, and
-the study waits for people. What has no finite epsilon (a column sent as it is, parameters shared without noise) is never
+`verticil.party.policy.rule_approval` asks of every study. Every condition is one that this party can check itself, from the
+study, party.toml and what was sent before; none looks at the table, so whether a rule approves says nothing about anybody in it.
+Who submitted a study is no condition: a party has only the miner's word for it. Without a rule that holds, nothing is approved,
+and the study waits for people. What has no finite epsilon (a column sent as it is, parameters shared without noise) is never
 approved by a rule.
 
 Which questions about a table are allowed without a person: codebooks, impossible combinations, ways of writing ids.
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from verticil.party.dataset.releases import Column
+from verticil.party.dataset.column_draws import Column
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.accountant import compose, cost_of
 from verticil.shared.privacy.accounts import COLUMNS
@@ -176,7 +176,7 @@ class Combinations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class RequestFacts:
     """What is asked by a study, or may be asked.
 
     Attributes:
@@ -189,17 +189,17 @@ class Known:
     combinations: frozenset[Combinations] = frozenset()
     normalise: frozenset[tuple[str, ...]] = frozenset()
 
-    def __or__(self, other: Known) -> Known:
-        return Known(
+    def __or__(self, other: RequestFacts) -> RequestFacts:
+        return RequestFacts(
             columns=self.columns | other.columns,
             combinations=self.combinations | other.combinations,
             normalise=self.normalise | other.normalise,
         )
 
     @staticmethod
-    def all_of(parts: Iterable[Known]) -> Known:
+    def all_of(parts: Iterable[RequestFacts]) -> RequestFacts:
         """Return the union of several codebook sets."""
-        return functools.reduce(operator.or_, parts, Known())
+        return functools.reduce(operator.or_, parts, RequestFacts())
 
 
 def codebook_of(variable: Variable, column: Column, study: Study | None = None) -> ColumnCodebook:
@@ -219,7 +219,7 @@ def codebook_of(variable: Variable, column: Column, study: Study | None = None) 
     )
 
 
-def questions_of(study: Study, party: str, columns: Mapping[str, Column]) -> Known:
+def questions_of(study: Study, party: str, columns: Mapping[str, Column]) -> RequestFacts:
     """Return what a study asks of a party.
 
     Args:
@@ -228,7 +228,7 @@ def questions_of(study: Study, party: str, columns: Mapping[str, Column]) -> Kno
         columns: variable -> local column; a variable that is not in it is left out.
     """
     own = [study.schema[position] for position in study.schema.owned_by(party)]
-    return Known(
+    return RequestFacts(
         columns=frozenset(codebook_of(item, columns[item.name], study) for item in own if item.name in columns),
         combinations=frozenset(
             _combinations(study, study.units[index], columns)
@@ -240,7 +240,7 @@ def questions_of(study: Study, party: str, columns: Mapping[str, Column]) -> Kno
 
 
 def list_uncovered(
-    study: Study, party: str, columns: Mapping[str, Column], permitted_questions: Known
+    study: Study, party: str, columns: Mapping[str, Column], permitted_questions: RequestFacts
 ) -> tuple[str, ...]:
     """List what a study asks of a party and `permitted_questions` lacks, in words and without a value; empty: rules may decide.
 

@@ -63,9 +63,9 @@ from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import SCHEMA, Database
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
-from verticil.shared.core.vitals import FILE_NAME as HEALTH
+from verticil.shared.core.health import FILE_NAME as HEALTH
 from verticil.shared.documents.config import path_in, read_toml
-from verticil.shared.documents.view import left_out
+from verticil.shared.documents.view_models import left_out
 from verticil.shared.federation.identity.pki import key_files, utc_now
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.storage.database import version_of

@@ -37,7 +37,7 @@ from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.sources.open_source import header, missing_columns
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.local_dataset import compounds_of, origins, stated_of, unit_codes
-from verticil.party.operator.people import problems, read_people
+from verticil.party.operator.same_people import problems, read_people
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
     ColumnView,
@@ -63,7 +63,7 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord, stamp
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, VerticilError
-from verticil.shared.documents.view import document, inlined, left_out
+from verticil.shared.documents.view_models import document, inlined, left_out
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import load_credentials, utc_now
 from verticil.shared.mechanisms.subset import Subset

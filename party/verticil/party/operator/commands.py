@@ -22,7 +22,7 @@ import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: i
 from verticil.party.config import PartyConfig, dataset_rule, place_toml
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import ENDINGS, DatasetRule
-from verticil.party.limits import policy
+from verticil.party.limits import limits as policy
 from verticil.party.local_dataset import columns_of
 from verticil.party.operator.reports import confirmations
 from verticil.party.operator.view_model import (
@@ -56,10 +56,10 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.core.vitals import judge
+from verticil.shared.core.health import judge
 from verticil.shared.documents.config import path_in, read_toml
-from verticil.shared.documents.table import Table, is_name
-from verticil.shared.documents.view import left_out
+from verticil.shared.documents.toml_table import Table, is_name
+from verticil.shared.documents.view_models import left_out
 from verticil.shared.federation.airgap.exchange import CARRIED_FOLDER, last_crossing
 from verticil.shared.federation.identity.pki import read_certificates, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
@@ -374,7 +374,7 @@ def probe(config: PartyConfig) -> str:
         A line for people.
 
     Raises:
-        VerticilError: what keeps it from its work, or ended it (`verticil.shared.core.vitals.judge`), and as `condition`.
+        VerticilError: what keeps it from its work, or ended it (`verticil.shared.core.health.judge`), and as `condition`.
         Refusal: LEDGER_OLDER.
         DataFault: STATE_CORRUPT, STATE_READ_ONLY.
     """

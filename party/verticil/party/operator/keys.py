@@ -17,7 +17,7 @@ from typing import Final
 from verticil.party.config import PartyConfig, load_party, pinned_keys
 from verticil.party.operator.approvers import replace_config
 from verticil.shared.core.errors import Misuse, PeerFault
-from verticil.shared.federation.identity.spoken import key_words, says
+from verticil.shared.federation.identity.key_words import key_words, says
 
 _TABLE: Final = "[policy.confirmed_keys]"
 

@@ -4,7 +4,7 @@ The document says what a study may ask, for as long as the site publishes no oth
 it is there. It holds numbers and names of the policy, and the local columns that its codebooks are of; not what it denies
 (`deny_columns` names columns that nobody asked about), nothing of its tables, no sum of its ledger, and no lifetime limit, which
 says nothing without these sums. A study is compared with it by the same function as at the site
-(`verticil.party.limits.policy.objections`).
+(`verticil.party.limits.limits.objections`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Final, Literal, cast
 import rfc8785
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.releases import Column
+from verticil.party.dataset.column_draws import Column
+from verticil.party.limits.limits import Objection, Policy, objections
 from verticil.party.limits.masked import MaskedPolicy
-from verticil.party.limits.policy import Objection, Policy, objections
 from verticil.shared.core.errors import Misuse, VerticilError, from_code
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import parse
-from verticil.shared.documents.table import Table
-from verticil.shared.documents.view import document, left_out
+from verticil.shared.documents.toml_table import Table
+from verticil.shared.documents.view_models import document, left_out
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey, verify_signed
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Reader
-from verticil.shared.privacy.accounts import Limits as AccountLimits
+from verticil.shared.privacy.accounts import ReaderLimits as AccountLimits
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2
 
@@ -75,7 +75,7 @@ class PublishedLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReaderLimits:
     """What is published of a policy; None among `limits`: there is no limit. `published_at`: when it was signed.
 
     ``masked`` among `limits` is what masked studies may ask for, with the names of those who may deal masks, and whose noise may
@@ -93,7 +93,7 @@ class Limits:
     published_at: str | None = left_out()
 
 
-def limits_of(config: PartyConfig) -> Limits:
+def limits_of(config: PartyConfig) -> ReaderLimits:
     """Return what is published of the policy."""
     policy = config.policy
     limits: dict[str, Json] = {name: _plain(getattr(policy, name)) for name in _PLAIN}
@@ -105,7 +105,7 @@ def limits_of(config: PartyConfig) -> Limits:
     }
     limits["masked"] = _masked_document(policy.masked)
     codebooks = config.codebook.columns if policy.approval == "rules" else ()
-    return Limits(
+    return ReaderLimits(
         federation=config.federation.name,
         party=config.name,
         approval=policy.approval,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from verticil.party.config import PartyConfig
-from verticil.party.limits import policy
+from verticil.party.limits import limits as policy
 from verticil.party.local_dataset import columns_of, origins
 from verticil.party.operator.plain_language import (
     PRIOR,
@@ -42,12 +42,12 @@ from verticil.party.operator.view_model import (
     widen,
 )
 from verticil.party.policy import approval
-from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.comparison import labels_of
+from verticil.party.policy.rule_approval import ruling
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import VerticilError
-from verticil.shared.documents.view import inlined, left_out
+from verticil.shared.documents.view_models import inlined, left_out
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.privacy.events import plan_events

@@ -32,7 +32,7 @@ from verticil.party.policy.revocation import Awaited
 from verticil.party.protocol.statistics import EVERYONE
 from verticil.party.site import Site
 from verticil.shared.core.errors import VerticilError
-from verticil.shared.documents.view import inlined, left_out
+from verticil.shared.documents.view_models import inlined, left_out
 from verticil.shared.federation.audit import AuditLine, AuditLines
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.privacy.accountant import compose, numerically

@@ -2,7 +2,7 @@
 
 What several of them share is made here: a study's columns, what is asked of them, their noise and their cost. Each is written by
 the function of this package that is named like the command, rendered as text by ``verticil.cli``, as JSON by
-`verticil.shared.documents.view`, and by the local page. In JSON an epsilon without bound is null, but in the ledger.
+`verticil.shared.documents.view_models`, and by the local page. In JSON an epsilon without bound is null, but in the ledger.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 from verticil.party.config import PartyConfig
-from verticil.party.limits.policy import Policy
+from verticil.party.limits.limits import Policy
 from verticil.party.local_dataset import origins
 from verticil.party.operator.accounts import peer_words, people_words
 from verticil.party.policy import approval
@@ -22,7 +22,7 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import VerticilError
-from verticil.shared.documents.view import inlined, left_out
+from verticil.shared.documents.view_models import inlined, left_out
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together

@@ -17,8 +17,8 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.releases import Origins, Release, origins_of, seals
-from verticil.party.limits import policy
+from verticil.party.dataset.column_draws import ColumnDraw, Origins, origins_of, seals
+from verticil.party.limits import limits as policy
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
 from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
 from verticil.party.people.reading import sketch
@@ -64,7 +64,7 @@ class Review:
 
     study: Study
     holding: LocalDataset
-    releases: Mapping[int, Release]
+    releases: Mapping[int, ColumnDraw]
     assessments: Mapping[int, Assessment]
     bound: Approval
     content: bytes
@@ -73,7 +73,7 @@ class Review:
     origins: Mapping[int, Origins]
 
     @property
-    def releases_to_send(self) -> dict[int, Release]:
+    def releases_to_send(self) -> dict[int, ColumnDraw]:
         """The releases of the units that somebody can come to read."""
         return {index: self.releases[index] for index in self.assessments}
 
@@ -142,7 +142,7 @@ def review(
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     origins = origins_of(releases, holding.n_records)
 
-    def bound_to(releases: Mapping[int, Release]) -> Approval:
+    def bound_to(releases: Mapping[int, ColumnDraw]) -> Approval:
         sealed = seals(releases, digest, site_secret=site_secret.value)
         return Approval(
             proposal_digest=digest,
@@ -192,7 +192,7 @@ def sketch_unread(config: PartyConfig, ledger: Ledger, sketches: Sketches, site_
     sketch(sketches, unread, site_secret=site_secret.value, folder=config.state_directory)
 
 
-def as_drawn(releases: Mapping[int, Release], ledger: Ledger) -> dict[int, Release]:
+def as_drawn(releases: Mapping[int, ColumnDraw], ledger: Ledger) -> dict[int, ColumnDraw]:
     """Return each release under the name by which the same was drawn before; see `Ledger.as_drawn`."""
     return {index: ledger.as_drawn(release) for index, release in releases.items()}
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from verticil.party.dataset.releases import Origins
+from verticil.party.dataset.column_draws import Origins
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.mechanisms.transition import SCALE
 from verticil.shared.numerics.knowledge.words import describe_knowledge

@@ -35,7 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from verticil.party.dataset.releases import Origins
+from verticil.party.dataset.column_draws import Origins
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.core.errors import DataFault, Misuse

@@ -42,8 +42,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Unpack, cast
 
-from verticil.party.dataset.releases import Drawn, Release, Values
-from verticil.party.limits.policy import Policy, check_shared, no_limit
+from verticil.party.dataset.column_draws import ColumnDraw, Drawn, Values
+from verticil.party.limits.limits import Policy, check_shared, no_limit
 from verticil.party.policy.ledger_draws import LedgerDraws
 from verticil.party.policy.ledger_rows import LedgerRow, Send
 from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, OF_ACCOUNT
@@ -105,7 +105,7 @@ class Assessment:
     at_most: Cost
 
 
-def _charged_once(releases: Sequence[Release], assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
+def _charged_once(releases: Sequence[ColumnDraw], assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
     """Charge the same values once where one study names them twice: the second costs nothing, as it will when it is sent."""
     charged_values: set[Values] = set()
     result: list[Assessment] = []
@@ -116,7 +116,7 @@ def _charged_once(releases: Sequence[Release], assessments: Sequence[Assessment]
     return tuple(result)
 
 
-def _check_one_version(releases: Sequence[Release], policy: Policy) -> None:
+def _check_one_version(releases: Sequence[ColumnDraw], policy: Policy) -> None:
     """Refuse one draw of several versions of the data in one study, as of two tables of the same people.
 
     Raises:
@@ -129,7 +129,7 @@ def _check_one_version(releases: Sequence[Release], policy: Policy) -> None:
             raise _make_changed_refusal(release)
 
 
-def _make_changed_refusal(release: Release) -> Refusal:
+def _make_changed_refusal(release: ColumnDraw) -> Refusal:
     return Refusal(
         "DATA_CHANGED",
         f"column '{', '.join(release.variables)}' of data set '{release.dataset}': the data changed since they were released"
@@ -251,7 +251,7 @@ class Ledger(LedgerDraws):
         )
         return self._database.has(query, (study_digest,))
 
-    def is_kept(self, release: Release) -> bool:
+    def is_kept(self, release: ColumnDraw) -> bool:
         """Tell whether room is kept for the same draw in a study under way, of whatever data; see `drawn_before`."""
         query = (
             f"SELECT 1 FROM (SELECT * FROM reserved WHERE {_SAME_DRAW.replace('?', '?2', 1)}) p"  # noqa: S608 (constant text)
@@ -261,7 +261,7 @@ class Ledger(LedgerDraws):
 
     def assess(
         self,
-        releases: Sequence[Release],
+        releases: Sequence[ColumnDraw],
         policy: Policy,
         *,
         study_digest: bytes = b"",
@@ -338,7 +338,7 @@ class Ledger(LedgerDraws):
     def reserve(
         self,
         study_digest: bytes,
-        releases: Mapping[int, Release],
+        releases: Mapping[int, ColumnDraw],
         policy: Policy,
         *,
         shared: Mapping[str, Sequence[PrivacyEvent]],
@@ -423,7 +423,7 @@ class Ledger(LedgerDraws):
             drawn=int(begins_drawing),
         )
 
-    def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
+    def _assess_one(self, release: ColumnDraw, policy: Policy, study_digest: bytes) -> Assessment:
         name, cost = ", ".join(release.variables), cost_of(release.event)
         rule = policy.of_columns(release.event.reader)
         may_be_infinite = all(variable in rule.infinite for variable in release.variables)
@@ -465,7 +465,7 @@ class Ledger(LedgerDraws):
 
     def record(
         self,
-        release: Release,
+        release: ColumnDraw,
         *,
         version_tag: bytes,
         policy: Policy,
@@ -537,7 +537,7 @@ class Ledger(LedgerDraws):
 
     def record_shared(
         self,
-        shared: Release,
+        shared: ColumnDraw,
         *,
         policy: Policy,
         along_with: bytes | None = None,
@@ -577,7 +577,7 @@ class Ledger(LedgerDraws):
             self.put_back(shared, version_tag=b"", charge=charge, unit=None, people=people, **send)
         return charge
 
-    def _check_first(self, shared: Release, send: Send) -> None:
+    def _check_first(self, shared: ColumnDraw, send: Send) -> None:
         condition = "study_digest = ? AND unit IS NULL AND kind = ? AND recipient = ? AND dataset = ?"
         other = f"SELECT 1 FROM ledger WHERE {condition} AND NOT ({_SAME_DRAW} AND fingerprint = ?) LIMIT 1"  # noqa: S608 (constant text)
         parameters = (send["study_digest"], kind_of(shared.event).name, send["recipient"], shared.dataset)
@@ -589,13 +589,13 @@ class Ledger(LedgerDraws):
                 hint="an approval is for one answer; load the study again under a new id and approve it anew",
             )
 
-    def _has(self, release: Release) -> bool:
+    def _has(self, release: ColumnDraw) -> bool:
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
         return self._database.has(query, (*release.draw, release.fingerprint))
 
     def put_back(
         self,
-        release: Release,
+        release: ColumnDraw,
         *,
         version_tag: bytes,
         charge: Cost,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.people.guard import PeopleGuard
 from verticil.party.policy.ledger_sums import OF_ACCOUNT, LedgerSums
 
@@ -22,7 +22,7 @@ class LedgerDraws(LedgerSums):
         """What keeps people from having two accounts."""
         return PeopleGuard(self._database, self._same)
 
-    def drawn_before(self, release: Release) -> bool:
+    def drawn_before(self, release: ColumnDraw) -> bool:
         """Return whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever
         data.
 
@@ -31,7 +31,7 @@ class LedgerDraws(LedgerSums):
         query = f"SELECT 1 FROM ledger WHERE {OF_ACCOUNT} AND {_SAME_VALUES} LIMIT 1"  # noqa: S608 (constant text)
         return self._database.has(query, (self._names(release.dataset), *release.draw[1:]))
 
-    def as_drawn(self, release: Release) -> Release:
+    def as_drawn(self, release: ColumnDraw) -> ColumnDraw:
         """Return a release under the name by which its account drew the same before: of the same data, else the last one."""
         names = self._same.names(release.dataset)
         if len(names) == 1:

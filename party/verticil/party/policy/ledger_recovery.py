@@ -27,7 +27,7 @@ from typing import Final, cast
 
 from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_rows import PARTS
 from verticil.party.storage.database import FILE_NAME as DATABASE
@@ -221,13 +221,13 @@ def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection
             )
 
 
-def _row(charge: _Charge, ledger_fields: Mapping[str, object]) -> tuple[list[Release], int | None, bytes, Cost]:
+def _row(charge: _Charge, ledger_fields: Mapping[str, object]) -> tuple[list[ColumnDraw], int | None, bytes, Cost]:
     digests = {name: bytes.fromhex(cast("str", ledger_fields[name])) for name in PARTS}
     sources = tuple(str(source) for source in cast("Sequence[object]", ledger_fields["sources"]))
     unit = None if ledger_fields["unit"] is None else int(cast("int", ledger_fields["unit"]))
     event = events.from_json(json.dumps(ledger_fields["event"]))
     cost = Cost(epsilon=charge.charged, delta=float(cast("float", ledger_fields.get("charged_delta", 0.0))))
-    release = Release(
+    release = ColumnDraw(
         variables=charge.key[1],
         dataset=str(ledger_fields["dataset"]),
         sources=sources,
@@ -238,8 +238,8 @@ def _row(charge: _Charge, ledger_fields: Mapping[str, object]) -> tuple[list[Rel
     return [release], unit, bytes.fromhex(cast("str", ledger_fields["version_tag"])), cost
 
 
-def _bind_release(charge: _Charge, dataset: str, event: PrivacyEvent) -> Release:
-    return Release(
+def _bind_release(charge: _Charge, dataset: str, event: PrivacyEvent) -> ColumnDraw:
+    return ColumnDraw(
         variables=charge.key[1],
         dataset=dataset,
         sources=(),

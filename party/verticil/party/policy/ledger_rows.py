@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, TypedDict, Unpack, cast
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.shared.core.errors import DataFault, Refusal, printable
 from verticil.shared.federation.audit import DAEMON
 from verticil.shared.privacy import events
@@ -93,7 +93,7 @@ class Send(TypedDict):
 
 def line_of(
     what: What,
-    release: Release,
+    release: ColumnDraw,
     charge: Cost,
     ledger: Mapping[str, object],
     *,
@@ -126,7 +126,7 @@ def line_of(
 
 
 def make_audit_fields(
-    release: Release, *, unit: int | None, version_tag: bytes = b"", charge: Cost = NOTHING
+    release: ColumnDraw, *, unit: int | None, version_tag: bytes = b"", charge: Cost = NOTHING
 ) -> dict[str, object]:
     """Return the fields of the audit log's line from which the ledger row can be read back.
 

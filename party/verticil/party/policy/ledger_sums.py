@@ -14,7 +14,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
-from verticil.party.dataset.releases import Drawn
+from verticil.party.dataset.column_draws import Drawn
 from verticil.party.limits.same_people import NOTHING_SAID, SamePeople
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import UNDER_WAY

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.shared.privacy.events import PrivacyEvent, plan_events
 from verticil.shared.study.document import Study
 
 
-def accounts_of(releases: Mapping[int, Release], account: Callable[[str], str]) -> dict[str, str]:
+def accounts_of(releases: Mapping[int, ColumnDraw], account: Callable[[str], str]) -> dict[str, str]:
     """Return the account of each variable that is released.
 
     Args:

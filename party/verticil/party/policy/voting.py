@@ -28,7 +28,7 @@ from typing import Final
 
 from verticil.party.audit.log import AuditLog, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import origins_of, seals
+from verticil.party.dataset.column_draws import origins_of, seals
 from verticil.party.limits.rules import RULE_PREFIX, Rule, approver_name
 from verticil.party.local_dataset import LocalDataset, releases_of
 from verticil.party.people.sketches import Sketches

@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.dataset.linkage import check_own_size
-from verticil.party.dataset.releases import Release
-from verticil.party.limits import policy
+from verticil.party.limits import limits as policy
 from verticil.party.local_dataset import LocalDataset, columns_of
 from verticil.party.policy import approval
 from verticil.party.protocol.planning import AskedAgainError, StoppedError
@@ -41,7 +41,7 @@ from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.core.vitals import Waiting
+from verticil.shared.core.health import Waiting
 from verticil.shared.documents.progress import Meter
 from verticil.shared.federation.alignment.statements import blinded_body, check_statement, common_body, sender
 from verticil.shared.federation.audit import DAEMON
@@ -67,7 +67,7 @@ def without_stop(work: Callable[[], T]) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Node:
+class PartyContext:
     """What all studies at this party share.
 
     Attributes:
@@ -196,11 +196,11 @@ def _check_common(record: StudyRecord, minimum: int) -> None:
 def _check_secret(site: Site, record: StudyRecord, study: Study) -> None:
     """Check that the columns that were drawn for the study were drawn with the present site secret."""
     artifacts = site.state.artifacts(record.digest, record.task.effective_digest).values()
-    if {Release.from_json(item.facts).secret_id for item in artifacts} - {secret_id(site.site_secret)}:
+    if {ColumnDraw.from_json(item.facts).secret_id for item in artifacts} - {secret_id(site.site_secret)}:
         raise approval.void(study, "its columns were drawn with another site secret")
 
 
-def ask_again(node: Node, record: StudyRecord, why: str) -> None:
+def ask_again(node: PartyContext, record: StudyRecord, why: str) -> None:
     """Forget an approval that nobody else has, or has any more, and that does not hold here: the people are asked anew. Blocks.
 
     Args:
@@ -226,7 +226,7 @@ class DatasetCache:
         rows: the records of the common people, in the common order; None before they are found.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: PartyContext) -> None:
         self._node = node
         self._holding: LocalDataset | None = None
         self._is_sketched = False
@@ -291,7 +291,7 @@ class StudyContext:
         data: the people's data.
     """
 
-    node: Node
+    node: PartyContext
     record: StudyRecord
     agreed: Agreed
     data: DatasetCache

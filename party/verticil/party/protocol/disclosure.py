@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from verticil.party.policy.by_rule import objections
+from verticil.party.policy.rule_approval import objections
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import DataFault, VerticilError, from_code

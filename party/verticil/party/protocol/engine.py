@@ -7,10 +7,11 @@ How a protocol is written
 - A step that cannot be done now raises one of `verticil.party.protocol.planning`, or returns whom it waits for.
 
 What the engine promises, whatever the protocol
-- A study's fault is that study's. It is written down once (`Node.fail`), shown in ``status``, and the planner has it sent; the
+- A study's fault is that study's. It is written down once (`PartyContext.fail`), shown in ``status``, and the planner has it
+sent; the
   others go on. Only what makes the whole daemon useless (`ends_the_daemon`) is raised; what another node says never is.
 - What time or people elsewhere mend (`StudyRun.waited_out`) is tried again after a growing wait, and shown meanwhile.
-- A full disk of this machine makes the daemon unhealthy while it lasts (`Node.waiting`).
+- A full disk of this machine makes the daemon unhealthy while it lasts (`PartyContext.waiting`).
 - When the table is another than the one that was approved, the data are dropped and the approval is asked for again.
 - A transfer is broken off when the study is revoked or denied.
 """
@@ -28,8 +29,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.blinding import BlindingState
 from verticil.party.policy.approval import AUTOMATIC
-from verticil.party.policy.by_rule import approve_by_rule
-from verticil.party.protocol.context import DatasetCache, Node
+from verticil.party.policy.rule_approval import approve_by_rule
+from verticil.party.protocol.context import DatasetCache, PartyContext
 from verticil.party.protocol.planning import (
     REST,
     AskedAgainError,
@@ -148,7 +149,7 @@ class StudyRun(ABC):
     looks_again: bool = True
     backoff: Callable[[], Backoff] | None = None
 
-    def __init__(self, node: Node, digest: bytes) -> None:
+    def __init__(self, node: PartyContext, digest: bytes) -> None:
         self.node = node
         self.site = node.site
         self.digest = digest
@@ -295,7 +296,9 @@ class Engine(Generic[R]):
         backoff: waits between looks at a study; made anew for each.
     """
 
-    def __init__(self, node: Node, make: Callable[[bytes], R], *, backoff: Callable[[], Backoff] = Backoff) -> None:
+    def __init__(
+        self, node: PartyContext, make: Callable[[bytes], R], *, backoff: Callable[[], Backoff] = Backoff
+    ) -> None:
         self._node = node
         self._make = make
         self._backoff = backoff

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset import perturb, subsets
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import LocalDataset, unit_codes
 from verticil.party.policy.ledger_rows import make_audit_fields
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
@@ -125,7 +125,7 @@ def _pack_codes(
     rows: NDArray[np.int64],
     *,
     index: int,
-    release: Release,
+    release: ColumnDraw,
     version_tag: bytes,
 ) -> Iterator[bytes]:
     channel = effective.units[index].transition
@@ -141,7 +141,7 @@ def randomize(
     study: Study,
     index: int,
     *,
-    release: Release,
+    release: ColumnDraw,
     version_tag: bytes,
     site_secret: bytes,
 ) -> Codes:
@@ -176,7 +176,7 @@ def randomized(
     study: Study,
     index: int,
     *,
-    release: Release,
+    release: ColumnDraw,
     version_tag: bytes,
     site_secret: bytes,
 ) -> Iterator[Codes]:
@@ -204,7 +204,7 @@ def randomized(
         yield randomize_part(rows[start : start + _AT_ONCE])
 
 
-def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, Release]) -> None:
+def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, ColumnDraw]) -> None:
     """Keep room for everything that the study sends and shares, of all data sets; raises as `Ledger.reserve`.
 
     Args:
@@ -263,14 +263,17 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     release, again = (
-        Release.from_json(item.facts),
+        ColumnDraw.from_json(item.facts),
         site.ledger.has_sent(record.digest, item.unit, recipient, item.sha256),
     )
     effective = record.task.effective_study
     if not site.ledger.columns_sent(record.digest):  # before the first row all of it is kept, or nothing leaves
         artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
         reserve(
-            site, record, effective, {unit: Release.from_json(artifact.facts) for unit, artifact in artifacts.items()}
+            site,
+            record,
+            effective,
+            {unit: ColumnDraw.from_json(artifact.facts) for unit, artifact in artifacts.items()},
         )
     charge_published(site, effective, record.digest, at)
     charge = site.ledger.record(
@@ -304,7 +307,7 @@ def unit_event(
     peer_event: bytes = b"",
 ) -> Event:
     """Return the audit log's event of a randomized unit."""
-    release = Release.from_json(item.facts)
+    release = ColumnDraw.from_json(item.facts)
     return Event(
         what=what,
         who=DAEMON,

@@ -12,7 +12,7 @@ import hashlib
 from typing import Final
 
 from verticil.party.audit.log import What
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import origins
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
@@ -28,14 +28,14 @@ EVERYONE: Final = "everyone"
 
 def statistics_of_each(
     site: Site, study: Study, event: PrivacyEvent, *, basis: bytes, noise: bytes, fingerprint: bytes
-) -> list[Release]:
+) -> list[ColumnDraw]:
     """Return the same for a party that may have no data any more: `fingerprint` names them."""
     places = origins(site.config, study)
-    releases: list[Release] = []
+    releases: list[ColumnDraw] = []
     for dataset in dict.fromkeys(place.account for place in places.values()):
         variables = tuple(name for name, place in places.items() if place.account == dataset)
         releases.append(
-            Release(
+            ColumnDraw(
                 variables=variables,
                 dataset=dataset,
                 sources=tuple(places[name].source for name in variables),
@@ -49,7 +49,7 @@ def statistics_of_each(
     return releases
 
 
-def list_published(site: Site, study: Study, study_digest: bytes) -> list[Release]:
+def list_published(site: Site, study: Study, study_digest: bytes) -> list[ColumnDraw]:
     """Return the releases of columns that the miner alone reads, published to everybody and not in the ledger yet; by data
     set.
 
@@ -61,7 +61,7 @@ def list_published(site: Site, study: Study, study_digest: bytes) -> list[Releas
     Raises:
         Misuse, DataFault: party.toml does not say any more where the columns come from.
     """
-    releases: list[Release] = []
+    releases: list[ColumnDraw] = []
     for event in (item.event for item in plan_events(study, site.config.name) if item.event.reader == OTHERS):
         if not site.ledger.has_statistics(study_digest, event):
             noise = hashlib.sha256(to_json(event).encode("ascii")).digest()

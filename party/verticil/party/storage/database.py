@@ -57,7 +57,7 @@ CREATE TABLE basis (                     -- where the data of an approved conten
 CREATE TABLE approval (                  -- enough votes: the body that is signed and sent
   digest BLOB PRIMARY KEY, body BLOB NOT NULL, approved_at TEXT NOT NULL
 ) STRICT;
-CREATE TABLE rule_approval (             -- an approval by rule, for the daily limit (verticil.party.policy.by_rule)
+CREATE TABLE rule_approval (             -- an approval by rule, for the daily limit (verticil.party.policy.rule_approval)
   number INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL, at TEXT NOT NULL
 ) STRICT;
 CREATE TABLE kept_approval (             -- Model I: a peer's signed approval of a study that has ended
@@ -86,7 +86,7 @@ CREATE TABLE review (                    -- a release that waits at the miner fo
 -- what is sent, and what of it is deleted again
 CREATE TABLE artifact (                  -- a randomized unit in the spool
   digest BLOB NOT NULL, unit INTEGER NOT NULL, effective_digest BLOB NOT NULL, sha256 BLOB NOT NULL, size INTEGER NOT NULL,
-  facts TEXT NOT NULL,                   -- what the ledger will say about it (verticil.party.dataset.releases.Release)
+  facts TEXT NOT NULL,                   -- what the ledger will say about it (verticil.party.dataset.column_draws.Release)
   version_tag BLOB NOT NULL,             -- that its noise was drawn with
   receipt BLOB,                          -- body of the miner's signed receipt
   cleared INTEGER NOT NULL DEFAULT 0,    -- the study ended and the spool may have dropped the bytes

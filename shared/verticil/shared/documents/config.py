@@ -18,7 +18,7 @@ from typing import Final
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.foreign_files.limits import CERTIFICATE_BYTES, TOML_BYTES
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
-from verticil.shared.documents.table import Table, is_name
+from verticil.shared.documents.toml_table import Table, is_name
 
 RELAY: Final = "relay"
 """In place of host:port in [peers]: that party cannot be dialled, what is for it goes through the miner, sealed."""

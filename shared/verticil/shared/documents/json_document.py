@@ -1,7 +1,7 @@
 """JSON documents of a release: strict reading of what somebody else may have written.
 
-`parse` refuses what JSON leaves open (repeated keys, NaN, not UTF-8); `Node` hands out typed values and says where a wrong one
-stands. Every fault is a `GateFailed` with code ``RELEASE_INVALID``: a document of a release either holds or it does not.
+`parse` refuses what JSON leaves open (repeated keys, NaN, not UTF-8); `JsonNode` hands out typed values and says where a wrong
+one stands. Every fault is a `GateFailed` with code ``RELEASE_INVALID``: a document of a release either holds or it does not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _no_constant(name: str) -> NoReturn:
     raise _NotStrictError(f"{name} is not JSON")
 
 
-def parse(data: bytes, *, source: str) -> Node:
+def parse(data: bytes, *, source: str) -> JsonNode:
     """Parse a JSON document whose root is an object.
 
     Args:
@@ -70,7 +70,7 @@ def parse(data: bytes, *, source: str) -> Node:
         root = strict_json(data)
     except ValueError as error:
         raise GateFailed("RELEASE_INVALID", f"{source}: not a JSON document: {error}") from None
-    return Node(root, where=source).object()
+    return JsonNode(root, where=source).object()
 
 
 def to_text(document: Json) -> bytes:
@@ -78,7 +78,7 @@ def to_text(document: Json) -> bytes:
     return (json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode("utf-8")
 
 
-class Node:
+class JsonNode:
     """One value of a document while it is being read.
 
     Args:
@@ -94,35 +94,35 @@ class Node:
         """Raise `GateFailed` for this value."""
         raise GateFailed("RELEASE_INVALID", f"{self.where}: {problem}")
 
-    def object(self) -> Node:
+    def object(self) -> JsonNode:
         """Return this value, which must be an object."""
         if not isinstance(self.value, dict):
             self.fail("expected an object")
         return self
 
-    def __getitem__(self, key: str) -> Node:
+    def __getitem__(self, key: str) -> JsonNode:
         values = cast("dict[str, object]", self.object().value)
         if key not in values:
             self.fail(f"'{key}' is missing")
-        return Node(values[key], where=f"{self.where}: {key}")
+        return JsonNode(values[key], where=f"{self.where}: {key}")
 
-    def get(self, key: str) -> Node | None:
+    def get(self, key: str) -> JsonNode | None:
         """Return the value under `key`; None when it is absent or null."""
         value = cast("dict[str, object]", self.object().value).get(key)
-        return None if value is None else Node(value, where=f"{self.where}: {key}")
+        return None if value is None else JsonNode(value, where=f"{self.where}: {key}")
 
     def keys(self) -> tuple[str, ...]:
         """Return the keys of this object."""
         return tuple(cast("dict[str, object]", self.object().value))
 
-    def items(self) -> tuple[Node, ...]:
+    def items(self) -> tuple[JsonNode, ...]:
         """Return the items of this list."""
         if not isinstance(self.value, list):
             self.fail("expected a list")
         values = cast("list[object]", self.value)
-        return tuple(Node(value, where=f"{self.where}[{position}]") for position, value in enumerate(values))
+        return tuple(JsonNode(value, where=f"{self.where}[{position}]") for position, value in enumerate(values))
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[JsonNode]:
         return iter(self.items())
 
     def text(self) -> str:

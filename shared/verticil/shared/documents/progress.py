@@ -13,7 +13,7 @@ S = TypeVar("S", bound=Sized)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class StepProgress:
     """What is told of a step.
 
     Attributes:
@@ -63,14 +63,14 @@ class Progress:
         }
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[StepProgress], None]
 
 
 class Meter:
     """Tells how far a step is, now and then and when it ends.
 
     Args:
-        step, total: see `Progress`.
+        step, total: see `StepProgress`.
         tell: who hears it.
         every_seconds: that lie between two times at least.
         clock: seconds that only grow.
@@ -97,7 +97,7 @@ class Meter:
         self._told = now
         seconds = now - self._began
         rate = done / seconds if seconds > 0 else 0.0
-        self._tell(Progress(step=self._step, done=done, total=self._total, per_second=rate))
+        self._tell(StepProgress(step=self._step, done=done, total=self._total, per_second=rate))
 
     def over(self, pieces: Iterable[S]) -> Iterator[S]:
         """Yield the pieces one after the other, each counted when the next one is asked for."""

@@ -41,7 +41,7 @@ import rfc8785
 
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError, printable
 from verticil.shared.documents.json_document import Json, strict_json
-from verticil.shared.documents.table import Table, kind_of
+from verticil.shared.documents.toml_table import Table, kind_of
 
 Read: TypeAlias = Callable[[object, Table, str], Any]
 """Makes a value of what stands in a table at a key; fails through the table."""

@@ -51,7 +51,7 @@ import rfc8785
 
 from verticil.shared.core.errors import GateFailed, VerticilError
 from verticil.shared.documents.json_document import Json
-from verticil.shared.documents.view import inlined
+from verticil.shared.documents.view_models import inlined
 from verticil.shared.federation.identity.pki import Credentials
 from verticil.shared.federation.membership.current import expiry_warning, expiry_words
 from verticil.shared.federation.transport.authorization import RefusedCall

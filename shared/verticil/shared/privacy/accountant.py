@@ -22,7 +22,7 @@ from verticil.shared.mechanisms import loss
 from verticil.shared.mechanisms.loss import ApproximateLoss, Loss, PureLoss
 from verticil.shared.privacy import masked as _masked  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
 from verticil.shared.privacy import privbayes as _privbayes  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
-from verticil.shared.privacy.accounts import Cost, Limits, Reader
+from verticil.shared.privacy.accounts import Cost, Reader, ReaderLimits
 from verticil.shared.privacy.events import PrivacyEvent, kind_of
 
 
@@ -91,7 +91,7 @@ class Excess:
     limit: float | None
 
 
-def excess(reader: Reader, limits: Limits | None, events: Iterable[PrivacyEvent]) -> Excess | None:
+def excess(reader: Reader, limits: ReaderLimits | None, events: Iterable[PrivacyEvent]) -> Excess | None:
     """Return what an account does not permit of one study; None: it permits it. What has no bound is in no sum, and is
     asked for apart.
 

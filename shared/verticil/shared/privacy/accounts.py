@@ -163,7 +163,7 @@ def left_for(name: str, names_before: Iterable[str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReaderLimits:
     """What the reader of an account may be told of each person.
 
     Attributes:

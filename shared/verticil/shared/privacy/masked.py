@@ -87,7 +87,8 @@ class MaskedTables(DiscreteGaussianCounts):
 
 
 def together(study: Study) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Return whose randomized columns two contributors could read who work together: one dealt masks to the other, or each to the other.
+    """Return whose randomized columns two contributors could read who work together: one dealt masks to the other, or each to the
+    other.
 
     Returns:
         (one, other) -> units, ascending.

@@ -22,7 +22,7 @@ from typing import Final
 
 from verticil.shared.mechanisms.privacy import half_width_of_share
 from verticil.shared.privacy.accountant import cost_of, excess, together
-from verticil.shared.privacy.accounts import Limits, Reader
+from verticil.shared.privacy.accounts import Reader, ReaderLimits
 from verticil.shared.privacy.events import REPLACE_ONE, PlannedEvent, kind_of, plan_events, words
 from verticil.shared.privacy.figures import epsilon_words
 from verticil.shared.privacy.statement import AccountStatement, accounts_of, privacy_statement
@@ -31,7 +31,7 @@ from verticil.shared.study.document import Study
 LEVEL: Final = 0.95
 """Of the intervals whose half widths are predicted."""
 
-LimitsOf = Callable[[Reader], Limits | None]
+LimitsOf = Callable[[Reader], ReaderLimits | None]
 """The limits that a party states for an account; None: it states none."""
 
 
@@ -175,7 +175,7 @@ def _account(item: AccountStatement) -> PlannedAccount:
 
 
 def _held_against(
-    account: PlannedAccount, reader: Reader, events: tuple[PlannedEvent, ...], limits: Limits | None
+    account: PlannedAccount, reader: Reader, events: tuple[PlannedEvent, ...], limits: ReaderLimits | None
 ) -> PlannedAccount:
     """Return the account as the party judges it."""
     over = excess(reader, limits, (item.event for item in events))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 
-from verticil.shared.documents.json_document import Json, Node, parse
+from verticil.shared.documents.json_document import Json, JsonNode, parse
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.evidence import Trust, signed_document, signed_statement, utc_time
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
+from verticil.shared.release.signatures import Trust, signed_document, signed_statement, utc_time
 from verticil.shared.study.document import Study
 
 
@@ -23,7 +23,7 @@ class CentralRelease(ReleaseProtocol):
         return {"receipts": [signed_document(receipt) for receipt in content.receipts]}
 
     def check(
-        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
+        self, manifest: JsonNode, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check the receipts of the release."""
         return Checked(receipts=_check_receipts(manifest, study, trust, publisher=publisher, published=published))
@@ -44,7 +44,7 @@ class CentralRelease(ReleaseProtocol):
         return own_template("central.html.j2")
 
 
-def _check_receipts(manifest: Node, study: Study, trust: Trust, *, publisher: str, published: dt.datetime) -> int:
+def _check_receipts(manifest: JsonNode, study: Study, trust: Trust, *, publisher: str, published: dt.datetime) -> int:
     """Check for one receipt of the publisher for each unit of the study; a simulation may have none."""
     receipts = manifest["receipts"].items()
     if not receipts and manifest["simulation"].boolean():

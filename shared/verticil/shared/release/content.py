@@ -25,8 +25,8 @@ from verticil.shared.release.posterior import posterior_fault, posterior_files
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.synthesis.shares import pair_accuracy
-from verticil.shared.synthesis.written import PiecewiseTable
+from verticil.shared.synthesis.marginals import pair_accuracy
+from verticil.shared.synthesis.table_columns import PiecewiseTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.documents.record import decode
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.numerics.model.network import Network
@@ -18,8 +18,8 @@ from verticil.shared.privacy import events
 from verticil.shared.privacy.events import PrivacyEvent, plan_events
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
+from verticil.shared.release.signatures import Trust, signed_document, signed_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
@@ -59,7 +59,7 @@ class CuratorRelease(ReleaseProtocol):
         return {"measurement": signed_document(content.statements[0])}
 
     def check(
-        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
+        self, manifest: JsonNode, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check that it is of this study, of these people, and of what the study says is drawn."""
         node = manifest["measurement"]

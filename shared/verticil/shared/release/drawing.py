@@ -21,8 +21,8 @@ from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Marginal, Network, PairAccuracy
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.release.evidence import read_document
 from verticil.shared.release.formats import model_json, posterior
+from verticil.shared.release.signatures import read_document
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Sampling, Source, Study
 from verticil.shared.synthesis.synthesis import decode, sample_chunks

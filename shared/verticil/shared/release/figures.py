@@ -21,7 +21,7 @@ from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network, PairAccuracy, PairEstimate
 from verticil.shared.release.formats import model_json
 from verticil.shared.study.document import Study
-from verticil.shared.synthesis.shares import WITHIN, model_shares, pair_accuracy
+from verticil.shared.synthesis.marginals import WITHIN, model_shares, pair_accuracy
 from verticil.shared.synthesis.synthetic import TABLES, read_records
 
 _CLOSE: Final = 1e-9

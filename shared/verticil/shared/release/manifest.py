@@ -18,8 +18,8 @@ from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.documents.json_document import Json, to_text
 from verticil.shared.federation.identity.pki import identity_of
 from verticil.shared.release.content import SignedStatement
-from verticil.shared.release.evidence import base64_text, signed_document
-from verticil.shared.release.formats.tables import write_atomically
+from verticil.shared.release.formats.table_files import write_atomically
+from verticil.shared.release.signatures import base64_text, signed_document
 from verticil.shared.storage.durable import rename, sync_directory
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ import numpy as np
 
 from verticil.shared.core.arrays import Counts
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.masked.arithmetic.opening import Alarm, margin_alarms
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release import wording
 from verticil.shared.release.content import OpenedTables, ReleaseContent
-from verticil.shared.release.evidence import Trust
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
+from verticil.shared.release.signatures import Trust
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import table_deviations
@@ -84,7 +84,7 @@ class MaskedRelease(ReleaseProtocol):
         return {"opened": entry}
 
     def check(
-        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
+        self, manifest: JsonNode, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check that the plan is the study's."""
         entry = manifest.get("opened")

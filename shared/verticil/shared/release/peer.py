@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.errors import GateFailed, PeerFault
-from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.figures import posterior, share_cost, shares_together, total_epsilon
 from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
 from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.peer_assembly import check_statements, joint_model
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
+from verticil.shared.release.signatures import Trust, signed_document, signed_statement
 from verticil.shared.release.statement import PartyStatement, parse_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -116,7 +116,7 @@ class PeerRelease(ReleaseProtocol):
         }
 
     def check(
-        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
+        self, manifest: JsonNode, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check structure and statements of a manifest, and that `model` is what they make."""
         structure = _structure(manifest, study, trust, published=published)
@@ -236,7 +236,7 @@ def _readers(peer: PeerStatement, privacy: PrivacyStatement, index: dict[str, in
     return tuple(rows)
 
 
-def _structure(manifest: Node, study: Study, trust: Trust, *, published: dt.datetime) -> Structure:
+def _structure(manifest: JsonNode, study: Study, trust: Trust, *, published: dt.datetime) -> Structure:
     effective = canonical.digest(study)
     node = manifest.get("structure")
     structure = given_structure(study, effective)
@@ -254,7 +254,7 @@ def _structure(manifest: Node, study: Study, trust: Trust, *, published: dt.date
         node.fail(error.message)
 
 
-def _statement(node: Node, study: Study, party: str, trust: Trust, *, published: dt.datetime) -> PartyStatement:
+def _statement(node: JsonNode, study: Study, party: str, trust: Trust, *, published: dt.datetime) -> PartyStatement:
     signed = signed_statement(node)
     try:
         statement = parse_statement(signed.body, study)

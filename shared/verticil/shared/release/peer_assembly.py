@@ -29,7 +29,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import reads
 from verticil.shared.study.structure_document import Structure
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 
 
 def assemble(

@@ -11,11 +11,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from verticil.shared.core.arrays import Counts
-from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import OpenedTables, ReleaseContent
-from verticil.shared.release.evidence import Trust
+from verticil.shared.release.signatures import Trust
 from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ReleaseProtocol(ABC):
 
     @abstractmethod
     def check(
-        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
+        self, manifest: JsonNode, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
     ) -> Checked:
         """Check what others signed, and that the release is made of it.
 

@@ -34,7 +34,7 @@ import numpy as np
 from verticil.shared.core.arrays import Floats
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import parse
-from verticil.shared.documents.view import document, left_out
+from verticil.shared.documents.view_models import document, left_out
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.model.elimination import TooWideError, condition_with_probability, derivatives, together
 from verticil.shared.numerics.model.network import Network
@@ -56,7 +56,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class QueryAnswer:
     """What a release says of a variable.
 
     Attributes:
@@ -87,7 +87,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _OfNetwork:
-    """What the network says, see `Answer`; `own` and the ends (K,), NaN where nothing can be said."""
+    """What the network says, see `QueryAnswer`; `own` and the ends (K,), NaN where nothing can be said."""
 
     own: Floats
     given_probability: float
@@ -96,7 +96,9 @@ class _OfNetwork:
     too_wide: str | None = None
 
 
-def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, source: Source | None = None) -> Answer:
+def query(
+    models: ReleaseModels, target: str, given: Mapping[str, object], *, source: Source | None = None
+) -> QueryAnswer:
     """Ask a release.
 
     Args:
@@ -146,7 +148,7 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
         )
         raise Misuse("USAGE", f"given: {error}", hint=hint) from None
     low, high = answer.ends
-    return Answer(
+    return QueryAnswer(
         target=target,
         given={schema.names[v]: schema[v].labels[code] for v, code in evidence.items()},
         source=source_models,

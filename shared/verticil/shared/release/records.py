@@ -18,11 +18,11 @@ from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.storage.database import disk_faults
-from verticil.shared.storage.nameless import KeptRows
+from verticil.shared.storage.unlinked_files import KeptRows
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.synthesis import CHUNK, decode_of_study, drawn_records, no_numbers, written_columns
+from verticil.shared.synthesis.table_columns import PIECE, Numbers, PiecewiseTable, WrittenColumn
 from verticil.shared.synthesis.within_bins import tilts_of
-from verticil.shared.synthesis.written import PIECE, Numbers, PiecewiseTable, WrittenColumn
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -36,7 +36,7 @@ from verticil.shared.documents.record import (
     read,
     write,
 )
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.numerics.model.network import Family, Marginal
 from verticil.shared.release.formats.model_json import numbers
 from verticil.shared.study import canonical

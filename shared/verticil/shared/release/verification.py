@@ -32,9 +32,9 @@ from cryptography import x509
 from verticil.shared.core.errors import GateFailed, Misuse, VerticilError, printable
 from verticil.shared.documents.foreign_files.limits import CERTIFICATE_BYTES, DENY_LIST_BYTES
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
-from verticil.shared.documents.json_document import Json, Node, parse
+from verticil.shared.documents.json_document import Json, JsonNode, parse
 from verticil.shared.documents.record import write as written
-from verticil.shared.documents.view import document, left_out
+from verticil.shared.documents.view_models import document, left_out
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import parse_list, revoked_in
@@ -44,16 +44,6 @@ from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import AccountStatement, ColumnStatement, privacy_statement
 from verticil.shared.release.content import joint_fault, may_have_joint
-from verticil.shared.release.evidence import (
-    Denied,
-    Trust,
-    base64_bytes,
-    check_countersignatures,
-    check_sub_model_evidence,
-    expect,
-    read_document,
-    utc_time,
-)
 from verticil.shared.release.figures import check_figures
 from verticil.shared.release.formats import joint, model_json
 from verticil.shared.release.formats import posterior as posterior_json
@@ -69,6 +59,16 @@ from verticil.shared.release.manifest import (
 )
 from verticil.shared.release.posterior import check_posterior_file, posterior_remarks
 from verticil.shared.release.protocols import release_protocol
+from verticil.shared.release.signatures import (
+    Denied,
+    Trust,
+    base64_bytes,
+    check_countersignatures,
+    check_sub_model_evidence,
+    expect,
+    read_document,
+    utc_time,
+)
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -311,7 +311,7 @@ def verify_release(
     )
 
 
-def _signature_document(directory: Path) -> Node:
+def _signature_document(directory: Path) -> JsonNode:
     """`manifest.sig`, when all that it says of its form is what this version knows."""
     signature = parse(
         read_document(directory, SIGNATURE, most=_MAX_SIGNATURE, hint="the release was never signed, or is not whole"),
@@ -325,7 +325,7 @@ def _signature_document(directory: Path) -> Node:
     return signature
 
 
-def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
+def _check_files(directory: Path, manifest: JsonNode) -> tuple[str, ...]:
     """Check that every listed file is there as listed, and no other."""
     files = manifest["files"]
     names = files.keys()
@@ -357,7 +357,7 @@ def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
 
 
 def _check_documents(
-    directory: Path, manifest: Node
+    directory: Path, manifest: JsonNode
 ) -> tuple[Study, Network, JointModel | None, PublishedPosterior | None]:
     """study.json is the study of the manifest's digest, and model.json and the privacy figures are of that study."""
     study_bytes = read_document(directory, "study.json")
@@ -412,7 +412,7 @@ def _check_documents(
     return study, network, joint_model, posterior
 
 
-def network_in_files(model: Node, network: Network, study: Study) -> Network:
+def network_in_files(model: JsonNode, network: Network, study: Study) -> Network:
     """Return the network that a release's files have: with a node for each column that follows from others.
 
     Args:
@@ -429,7 +429,7 @@ def network_in_files(model: Node, network: Network, study: Study) -> Network:
     return complete
 
 
-def _check_joint(directory: Path, manifest: Node, study: Study, network: Network, model: JointModel | None) -> None:
+def _check_joint(directory: Path, manifest: JsonNode, study: Study, network: Network, model: JointModel | None) -> None:
     """Check that a joint model is one that the study permits, the same in both files, and the source of the synthetic
     records.
     """
@@ -451,14 +451,14 @@ def _check_records(directory: Path, study: Study, model: Network | JointModel, n
 
 
 def _check_rules(
-    directory: Path, manifest: Node, study: Study, network: Network, joint_model: JointModel | None
+    directory: Path, manifest: JsonNode, study: Study, network: Network, joint_model: JointModel | None
 ) -> None:
     """Records of a network meet the study's rules, where it has any; those of other models were looked at with their models."""
     if joint_model is None and study.records_from != "posterior" and study.knowledge is not None:
         _check_records(directory, study, network, study.release.synthetic_records or manifest["n_common"].integer())
 
 
-def _check_sampled_from(document: Node, study: Study, model: JointModel | None) -> None:
+def _check_sampled_from(document: JsonNode, study: Study, model: JointModel | None) -> None:
     """Check that what records are said to come from, where the study leaves it open, are shares, and of sources that are
     there.
     """
@@ -476,7 +476,7 @@ def _check_sampled_from(document: Node, study: Study, model: JointModel | None) 
 
 
 def _check_signatures(
-    signature: Node, manifest: bytes, study: Study, trust: Trust, *, published: dt.datetime
+    signature: JsonNode, manifest: bytes, study: Study, trust: Trust, *, published: dt.datetime
 ) -> list[tuple[Identity, str]]:
     """Check that the miner, or in Model I every party, signed the manifest; return who, and the certificate's fingerprint."""
     entries = signature["signatures"].items()
@@ -499,7 +499,7 @@ def _check_signatures(
     return signers
 
 
-def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
+def _check_privacy(node: JsonNode, study: Study, dag: Dag) -> None:
     """Check that the published epsilons are those of the matrices in study.json, and the events those that the study
     causes.
     """
@@ -531,7 +531,7 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
         accounts.fail("what it says that the study costs each person is not what study.json gives")
 
 
-def _check_column(node: Node, expected: ColumnStatement) -> None:
+def _check_column(node: JsonNode, expected: ColumnStatement) -> None:
     """Check that every figure of a column is the one that its matrix in study.json gives, and nothing else is said of it."""
     figures, entries = expected.document(), node.object().value
     assert isinstance(figures, dict)
@@ -541,7 +541,7 @@ def _check_column(node: Node, expected: ColumnStatement) -> None:
             node.fail(f"{name}: not what the matrix in study.json gives")
 
 
-def _check_statement(document: Node, study: Study, dag: Dag) -> None:
+def _check_statement(document: JsonNode, study: Study, dag: Dag) -> None:
     """Check that a document says of readers and of the parameters' noise what the study and the structure give."""
     target = protocol_of(study).statement(study, dag)
     if target is not None and not _equal((node := document[target.key]).value, target.document()):

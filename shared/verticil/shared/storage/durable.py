@@ -20,7 +20,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DurableStep:
     """One step, as a watcher gets it.
 
     Attributes:
@@ -36,11 +36,11 @@ class Step:
     source: Path | None = None
 
 
-_watcher: Callable[[Step], None] | None = None
+_watcher: Callable[[DurableStep], None] | None = None
 
 
 @contextlib.contextmanager
-def watch_steps(watcher: Callable[[Step], None]) -> Generator[None]:
+def watch_steps(watcher: Callable[[DurableStep], None]) -> Generator[None]:
     """Tell `watcher` of every step in this process, in the thread that takes it. For tests."""
     global _watcher  # noqa: PLW0603 (one seam for the whole process is the point)
     before, _watcher = _watcher, watcher
@@ -57,9 +57,9 @@ def _step(
     if (watcher := _watcher) is None:
         yield
         return
-    watcher(Step(kind=kind, moment="before", path=path, source=source))
+    watcher(DurableStep(kind=kind, moment="before", path=path, source=source))
     yield
-    watcher(Step(kind=kind, moment="after", path=path, source=source))
+    watcher(DurableStep(kind=kind, moment="after", path=path, source=source))
 
 
 def sync_file(descriptor: int, path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import IO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.storage.nameless import Rows, check_room, nameless_file
+from verticil.shared.storage.unlinked_files import Rows, check_room, nameless_file
 
 BLOCK_ROWS: Final = 1 << 16
 """Most rows of a block that comes out, as long as nothing is merged."""

@@ -27,7 +27,7 @@ from typing import Annotated, ClassVar, Final
 
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import OPTIONAL, Count, Key, Sha256, Within, decode
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms import privacy
 from verticil.shared.study import rules
 from verticil.shared.study.canonical import digest

@@ -13,7 +13,7 @@ import hashlib
 
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.record import MAX_BYTES, encode, parse, peer_fault, read
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.study import rules
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import PROTOCOLS

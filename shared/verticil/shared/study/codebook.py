@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from verticil.shared.documents.record import OPTIONAL, Key, describe
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.numerics.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
 

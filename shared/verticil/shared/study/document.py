@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import OPTIONAL, Key, Within, read_fields, write
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
 from verticil.shared.numerics.estimation.design import ColumnUnit

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.table import near_hint
+from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.study.document import PosteriorRule, Study
 from verticil.shared.study.vocabulary import (
     GRAPH_PRIORS,

@@ -20,7 +20,7 @@ from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.config import path_in, read_toml, toml_table
 from verticil.shared.documents.record import keys, read
-from verticil.shared.documents.table import Table, near_hint
+from verticil.shared.documents.toml_table import Table, near_hint
 from verticil.shared.numerics.knowledge.reading import read_knowledge
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.turtle import MAX_BYTES, read_turtle

@@ -17,7 +17,7 @@ from dataclasses import fields
 from typing import Final, NoReturn
 
 from verticil.shared.documents.record import Within, out_of_range
-from verticil.shared.documents.table import near_hint
+from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE, epsilon, gamma
 from verticil.shared.mechanisms.subset import LARGEST_EPSILON, LEAST_STATES, Subset
 from verticil.shared.mechanisms.transition import validate_matrix

@@ -43,7 +43,7 @@ from typing import Final, NoReturn, cast
 import numpy as np
 
 from verticil.shared.core.arrays import Floats
-from verticil.shared.documents.table import Table, near_hint
+from verticil.shared.documents.toml_table import Table, near_hint
 from verticil.shared.mechanisms import privacy, transition
 from verticil.shared.mechanisms.allocation import equal_contrast
 from verticil.shared.mechanisms.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.table import near_hint
+from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import OPTIONAL, Key
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.mechanisms.transition import Transition
 from verticil.shared.study.vocabulary import MAX_CELLS

@@ -145,7 +145,7 @@ def _swap(records: NDArray[np.uint16], source: _Source, generator: np.random.Gen
     places = (records + first[:-1]).astype(np.uint32)
     count, swap = _count_plain, _swap_plain
     if use_compiled:
-        from verticil.shared.synthesis import swapping
+        from verticil.shared.synthesis import swapping_kernels as swapping
 
         count, swap = swapping.count, swapping.swap
     counts = np.zeros((first[-1], first[-1]), dtype=np.int64)

@@ -97,7 +97,7 @@ def record_keys(start: np.uint64, n: int) -> NDArray[np.uint64]:
 def group_sizes(group: Groups, n_groups: int, *, use_compiled: bool) -> Ints:
     """Number of records in each group, (J,)."""
     if use_compiled:
-        from verticil.shared.synthesis import ranking
+        from verticil.shared.synthesis import dealing_kernels as ranking
 
         return ranking.group_sizes(group, n_groups)
     return np.bincount(group, minlength=n_groups).astype(np.int64, copy=False)
@@ -171,7 +171,7 @@ def assign(group: Groups, start: np.uint64, boundaries: Ints, *, use_compiled: b
         (n,) categories; the record with rank r has category #{k : boundaries[k] <= r}.
     """
     if use_compiled:
-        from verticil.shared.synthesis import ranking
+        from verticil.shared.synthesis import dealing_kernels as ranking
 
         return ranking.assign_by_rank(group, np.ascontiguousarray(boundaries[:, -1]), start, boundaries)
     return assign_by_rank_plain(group, record_keys(start, len(group)), boundaries)

@@ -41,8 +41,8 @@ from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import Sampling, Study
 from verticil.shared.synthesis import sampling_plan
 from verticil.shared.synthesis.joint_records import joint_codes
-from verticil.shared.synthesis.ordered import ordered_numbers
-from verticil.shared.synthesis.written import WrittenColumn, frame
+from verticil.shared.synthesis.ordered_numbers import ordered_numbers
+from verticil.shared.synthesis.table_columns import WrittenColumn, frame
 
 if TYPE_CHECKING:
     import pandas as pd

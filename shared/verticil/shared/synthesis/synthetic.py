@@ -40,11 +40,11 @@ from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.storage.database import disk_faults
-from verticil.shared.storage.nameless import KeptRows
-from verticil.shared.synthesis.ordered import broken_order
+from verticil.shared.storage.unlinked_files import KeptRows
+from verticil.shared.synthesis.ordered_numbers import broken_order
 from verticil.shared.synthesis.synthesis import decimals_of
+from verticil.shared.synthesis.table_columns import PIECE, cell_counts
 from verticil.shared.synthesis.within_bins import Tilts
-from verticil.shared.synthesis.written import PIECE, cell_counts
 
 if TYPE_CHECKING:
     import pandas as pd

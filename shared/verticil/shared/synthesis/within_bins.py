@@ -24,7 +24,7 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import estimated_within
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 
 Tilts = Mapping[int, Floats]
 """Variable -> (M, bins): of each of M networks, of which record i is of network i mod M, the tilt of each bin."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from verticil.experiments.claims import Claim, verdict_of
 from verticil.experiments.hittmeir.measures import Attack, Score
-from verticil.experiments.hittmeir.paper import TITLES, Found
+from verticil.experiments.hittmeir.paper import TITLES, Results
 from verticil.experiments.hittmeir.scale import Runtime
 from verticil.experiments.hittmeir.synthesizer import Method
 
@@ -37,7 +37,7 @@ _CARD: Final = "table 7"
 _Judge = Callable[..., Claim]
 
 
-def claims(found: Found, *, quick: bool) -> tuple[Claim, ...]:
+def claims(found: Results, *, quick: bool) -> tuple[Claim, ...]:
     """Return the paper's results that the parts of a run are about, beside what they gave.
 
     Args:
@@ -237,7 +237,7 @@ def _of_custom(parts: Mapping[str, Sequence[Score]], judge: _Judge) -> Iterator[
         )
 
 
-def _of_correlations(found: Found, judge: _Judge) -> Iterator[Claim]:
+def _of_correlations(found: Results, judge: _Judge) -> Iterator[Claim]:
     if (three := found.correlations) is None:
         return
     mean = {name: three.with_sensitive(getattr(three, name)) for name in ("original", "ordinary", "custom")}

@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.evaluate.measures.disclosure import Disclosure, Known, disclosure, majority_share
+from verticil.evaluate.measures.disclosure import AttackedRecords, Disclosure, disclosure, majority_share
 from verticil.evaluate.measures.utility import Labelled, Utility, utility
 from verticil.experiments.hittmeir.datasets import DataSet, Split, View, drawn, splits, view
 from verticil.experiments.hittmeir.scale import Scale, Step, generations_for
@@ -409,7 +409,7 @@ def _attack(publication: _Publication, data: DataSet, scenario: Scenario, scale:
     )
 
 
-def _known(records: View, key: Sequence[str], scenario: Scenario, data: DataSet) -> Known:
+def _known(records: View, key: Sequence[str], scenario: Scenario, data: DataSet) -> AttackedRecords:
     """What the attacker sees of some records: places of categories, and numbers as they are or by their coarse ranges."""
     columns: list[NDArray[np.int64]] = []
     for name in key:
@@ -419,14 +419,14 @@ def _known(records: View, key: Sequence[str], scenario: Scenario, data: DataSet)
             columns.append(np.searchsorted(np.asarray(bins), values, side="right").astype(np.int64))
         else:
             columns.append(values.astype(np.int64))
-    return Known(keys=tuple(columns), sensitive=_sensitive(records, scenario))
+    return AttackedRecords(keys=tuple(columns), sensitive=_sensitive(records, scenario))
 
 
 def _sensitive(records: View, scenario: Scenario) -> NDArray[np.int64]:
     return records.codes[records.schema.index(scenario.sensitive)].astype(np.int64)
 
 
-def _labelled(known: Known) -> Labelled:
+def _labelled(known: AttackedRecords) -> Labelled:
     return Labelled(features=np.column_stack(known.keys).astype(np.float64), target=known.sensitive.astype(np.int64))
 
 

@@ -48,7 +48,7 @@ _WITHOUT: Final[Mapping[str, tuple[str, ...]]] = dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Results:
     """What the asked parts gave, by name of the part.
 
     Attributes:
@@ -68,7 +68,7 @@ class Found:
     simulated: frozenset[str]
 
 
-def run(wanted: Collection[str], *, scale: Scale, seed: int, tell: Step, credit_card: Texts | None = None) -> Found:
+def run(wanted: Collection[str], *, scale: Scale, seed: int, tell: Step, credit_card: Texts | None = None) -> Results:
     """Run the asked parts.
 
     Args:
@@ -116,7 +116,7 @@ def run(wanted: Collection[str], *, scale: Scale, seed: int, tell: Step, credit_
             of_scores[part] = measures.custom_accuracies(
                 data, custom, scale=scale, seed=seed, step=step, without=_WITHOUT.get(part, ()), known=known
             )
-    return Found(
+    return Results(
         runtimes=of_runtime,
         scores=of_scores,
         randomized=of_randomized,

@@ -15,7 +15,7 @@ from typing import Final
 
 from verticil.experiments.kipps import paper
 from verticil.experiments.kipps.experiment import Row, of_attribute, of_fidelity, of_learned, of_membership
-from verticil.experiments.kipps.tables import Shown, number
+from verticil.experiments.kipps.tables import PrintedTable, number
 
 PAPERS: Final = "KIPPS"
 """The way that the paper's claims are of."""
@@ -136,9 +136,9 @@ def verdicts(rows: Sequence[Row], parts: Sequence[str], *, quick: bool = False) 
     return [dataclasses.replace(one, found=None, reason=_QUICK) for one in judged] if quick else judged
 
 
-def shown(found: Sequence[Verdict]) -> Shown:
+def shown(found: Sequence[Verdict]) -> PrintedTable:
     """Return the verdicts as a table of words."""
-    return Shown(
+    return PrintedTable(
         title=TITLE,
         headings=("KIPPS, in the paper's section", "theirs", "ours", "here"),
         rows=tuple((one.claim, one.theirs, one.ours, one.text) for one in found),

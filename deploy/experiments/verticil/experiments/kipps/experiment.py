@@ -62,7 +62,7 @@ Make = Callable[[DataSet, pd.DataFrame, Asked], pd.DataFrame]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class RecordSource:
     """One way to records.
 
     Attributes:
@@ -80,10 +80,10 @@ class Way:
     known: bool = False
 
 
-REAL: Final = Way(
+REAL: Final = RecordSource(
     name="real records", words="the real records themselves", make=lambda _data, frame, _asked: frame, private=False
 )
-OTHERS: Final = Way(name="other real records", words="real records of other people", make=None, private=False)
+OTHERS: Final = RecordSource(name="other real records", words="real records of other people", make=None, private=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ def of_attribute(value: Callable[[Attribute], T]) -> Callable[[Row], T | None]:
     return lambda row: None if row.attribute is None else value(row.attribute)
 
 
-def parts_of(way: Way, parts: Collection[str]) -> tuple[str, ...]:
+def parts_of(way: RecordSource, parts: Collection[str]) -> tuple[str, ...]:
     """Those of the asked parts that a way has: what the yardsticks show is not asked of them twice."""
     has = {OTHERS.name: {"table 1"}, REAL.name: set(PARTS) - {"table 1"}}.get(way.name, set(PARTS))
     return tuple(part for part in PARTS if part in has and part in parts)
@@ -174,7 +174,7 @@ def parts_of(way: Way, parts: Collection[str]) -> tuple[str, ...]:
 
 def measured(
     data: DataSet,
-    way: Way,
+    way: RecordSource,
     parts: Collection[str],
     scale: Scale,
     *,

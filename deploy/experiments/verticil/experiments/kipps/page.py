@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from verticil.experiments.kipps import claims, paper
-from verticil.experiments.kipps.experiment import DELTA, EPSILON, Row, Scale, Way
+from verticil.experiments.kipps.experiment import DELTA, EPSILON, RecordSource, Row, Scale
 from verticil.experiments.kipps.tables import TITLES, of_part, short
 
 
 def render(
     rows: Sequence[Row],
-    ways: Sequence[Way],
+    ways: Sequence[RecordSource],
     scale: Scale,
     *,
     simulated: Sequence[str],

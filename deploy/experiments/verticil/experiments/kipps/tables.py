@@ -20,7 +20,7 @@ TITLES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PrintedTable:
     """A table: the first heading is of names, the others are of numbers."""
 
     title: str
@@ -28,10 +28,10 @@ class Shown:
     rows: tuple[tuple[str, ...], ...]
 
 
-def of_part(part: str, rows: Sequence[Row]) -> list[Shown]:
+def of_part(part: str, rows: Sequence[Row]) -> list[PrintedTable]:
     """A part's tables, one for each table of people, and what the paper prints."""
     return [
-        Shown(
+        PrintedTable(
             title=data,
             headings=_HEADINGS[part],
             rows=tuple(
@@ -117,7 +117,7 @@ _HEADINGS: Final = {
     "figure 4": ("", "members", "others", "difference", "no rules", "rules alone", "most common"),
 }  # fmt: skip
 _PRINTED: Final = {
-    "table 1": Shown(
+    "table 1": PrintedTable(
         title="theirs, over five tables, ε unknown; no overlap is above 1",
         headings=("", "pMSE", "χ² p", "KS p", "overlap", "std. diff."),
         rows=tuple(
@@ -125,17 +125,17 @@ _PRINTED: Final = {
             for name, row in paper.TABLE_1.items()
         ),
     ),
-    "figure 2": Shown(
+    "figure 2": PrintedTable(
         title="theirs, mean accuracy on Adult, as far as the text says it",
         headings=("", "mean"),
         rows=tuple((name, number(value)) for name, value in paper.FIGURE_2["Adult"].items()),
     ),
-    "figure 3": Shown(
+    "figure 3": PrintedTable(
         title="theirs, mean over five tables",
         headings=("", "as the paper's"),
         rows=tuple((name, number(value, 2)) for name, value in paper.FIGURE_3.items()),
     ),
-    "figure 4": Shown(
+    "figure 4": PrintedTable(
         title="theirs, mean over five tables",
         headings=("", "members"),
         rows=tuple((name, number(value, 2)) for name, value in paper.FIGURE_4.items()),
@@ -143,7 +143,7 @@ _PRINTED: Final = {
 }
 
 
-def short(rows: Sequence[Row]) -> Shown:
+def short(rows: Sequence[Row]) -> PrintedTable:
     """Of each way, the means over all tables of people: what the page begins with."""
     ways = list(dict.fromkeys(row.way for row in rows))
 
@@ -161,7 +161,7 @@ def short(rows: Sequence[Row]) -> Shown:
         "membership": of_membership(lambda found: found.records.accuracy),
         "attribute beyond": of_attribute(lambda found: found.beyond),
     }
-    return Shown(
+    return PrintedTable(
         title="Means over the tables",
         headings=("", *asked),
         rows=tuple((way, *(number(mean(way, of)) for of in asked.values())) for way in ways),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from verticil.experiments.claims import Claim, Verdict, verdict_of
-from verticil.experiments.martins.experiment import Found, Panel
+from verticil.experiments.martins.experiment import Panel, Results
 from verticil.experiments.martins.paper import PNAD_FIGURES, What
 
 MOST: Final = 0.5
@@ -31,7 +31,7 @@ CONCLUSION: Final = 0.05
 _ONE: Final = "one replication says nothing of how often"
 
 
-def claims(found: Found) -> tuple[Claim, ...]:
+def claims(found: Results) -> tuple[Claim, ...]:
     """Return the paper's results that the parts of a run are about, beside what they gave."""
     of: dict[What, list[Panel]] = {"overlap": [], "mle": [], "p-value": []}
     for panel in found.panels:
@@ -55,7 +55,7 @@ def _replicates(panels: Sequence[Panel]) -> int:
     return min(len(panel.truths) for panel in panels)
 
 
-def _networks(found: Found) -> Iterator[Claim]:
+def _networks(found: Results) -> Iterator[Claim]:
     cells = {(each.d, each.n, each.prior): each for each in found.estimated if each.score == "bdeu"}
     uniform = {(each.d, each.n, each.prior): each for each in found.estimated if each.score == "dirichlet"}
     replicates = found.replicates
@@ -213,7 +213,7 @@ def _p_values(panels: Sequence[Panel]) -> Iterator[Claim]:
         )
 
 
-def _survey(found: Found) -> Iterator[Claim]:
+def _survey(found: Results) -> Iterator[Claim]:
     survey = found.survey
     if survey is None:
         return

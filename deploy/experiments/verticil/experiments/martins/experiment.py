@@ -15,7 +15,7 @@ import numpy as np
 
 from verticil.experiments.martins import exact
 from verticil.experiments.martins.datasets import simulated, stand_in
-from verticil.experiments.martins.methods import SCORES, Answer, family_value, s1, s2, s3
+from verticil.experiments.martins.methods import SCORES, MethodAnswer, family_value, s1, s2, s3
 from verticil.experiments.martins.paper import (
     FIGURES,
     PNAD_FIGURES,
@@ -24,7 +24,7 @@ from verticil.experiments.martins.paper import (
     SIZES,
     TABLES_4_5,
     TRUE_GRAPHS,
-    Shown,
+    PaperFigure,
 )
 from verticil.miner.learning.posterior.graphs import run_chains
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
@@ -149,12 +149,12 @@ class Panel:
     """
 
     figure: int
-    shown: Shown
+    shown: PaperFigure
     d: int
     n: int
     prior: str
     truths: tuple[float, ...]
-    answers: Mapping[str, tuple[Answer, ...]]
+    answers: Mapping[str, tuple[MethodAnswer, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Results:
     """What the asked parts gave; parts that were not asked for are empty.
 
     Attributes:
@@ -199,7 +199,7 @@ def run(
     seed: int,
     tell: Step,
     pnad: Records | None = None,
-) -> Found:
+) -> Results:
     """Run the parts that are asked for.
 
     Args:
@@ -218,7 +218,7 @@ def run(
         for n in sizes
         if every or any((d, n) in FIGURES[number].scenarios for number in figures if number in FIGURES)
     } | ({PNAD_LIKE} if needs_survey else set())
-    found = Found(replicates=scale.replicates)
+    found = Results(replicates=scale.replicates)
     gammas: dict[tuple[int, int], float] = {}
     for d, n in sorted(scenarios):
         tell(f"{d} variables, {n:,} records")
@@ -305,7 +305,9 @@ def _posterior(sets: ParentSets, scale: Scale, seed: int) -> _Posterior:
 # ---- simulated records
 
 
-def _scenario(d: int, n: int, figures: Mapping[int, Shown], scale: Scale, *, seed: int, estimate: bool) -> Found:
+def _scenario(
+    d: int, n: int, figures: Mapping[int, PaperFigure], scale: Scale, *, seed: int, estimate: bool
+) -> Results:
     data = [simulated(d, n, seed=seed, replicate=replicate) for replicate in range(scale.replicates)]
     calibrations = {score: _calibration(d, n, score, data) for score in SCORES}
     gammas = {"P1": calibrations["dirichlet"].gamma, "P2": 0.0}
@@ -321,7 +323,7 @@ def _scenario(d: int, n: int, figures: Mapping[int, Shown], scale: Scale, *, see
                 estimated.append(_estimated(d, n, prior, score, found))
             if score == "bdeu" and figures:
                 panels += _panels(figures, prior, data, found, scale, seed=seed, d=d)
-    return Found(calibrations=tuple(calibrations.values()), estimated=tuple(estimated), panels=tuple(panels))
+    return Results(calibrations=tuple(calibrations.values()), estimated=tuple(estimated), panels=tuple(panels))
 
 
 def _calibration(d: int, n: int, score: str, data: Sequence[Records]) -> Calibration:
@@ -353,7 +355,7 @@ def _estimated(d: int, n: int, prior: str, score: str, found: Sequence[_Posterio
     )
 
 
-def statistic_of(shown: Shown, records: Records) -> Statistic:
+def statistic_of(shown: PaperFigure, records: Records) -> Statistic:
     """What a figure shows, with the real records' interval where it needs it."""
     if shown.what == "p-value":
         return ChiSquare(first=min(shown.given), second=shown.variable)
@@ -362,7 +364,7 @@ def statistic_of(shown: Shown, records: Records) -> Statistic:
 
 
 def _panels(
-    figures: Mapping[int, Shown],
+    figures: Mapping[int, PaperFigure],
     prior: str,
     data: Sequence[Records],
     found: Sequence[_Posterior],
@@ -374,7 +376,7 @@ def _panels(
     """One for each figure; all statistics of a replication are of the same synthetic records."""
     n = len(data[0].columns[0])
     truths: list[list[float]] = []
-    answers: dict[str, list[list[Answer]]] = {"S1": [], "S2": [], "S3": []}
+    answers: dict[str, list[list[MethodAnswer]]] = {"S1": [], "S2": [], "S3": []}
     for replicate, (records, posterior) in enumerate(zip(data, found, strict=True)):
         statistics = [statistic_of(shown, records) for shown in figures.values()]
         generator = np.random.default_rng([seed, d, n, replicate, PRIORS.index(prior)])

@@ -34,7 +34,7 @@ SCORES: Final = {"bdeu": Prior(equivalent=1.0), "dirichlet": Prior(equivalent=No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class MethodAnswer:
     """Of a method to a statistic.
 
     Attributes:
@@ -69,7 +69,7 @@ def s1(
     generator: np.random.Generator,
     *,
     score: str = "bdeu",
-) -> list[Answer]:
+) -> list[MethodAnswer]:
     """By the posterior predictive distribution; a set of records for each graph of the posterior."""
     networks = parameters_drawn(
         graphs,
@@ -79,12 +79,12 @@ def s1(
         prior=SCORES[score],
     )
     found = predictive(networks, statistics, len(records.columns[0]), generator)
-    return [Answer(value=each.mean, low=each.low, high=each.high) for each in found]
+    return [MethodAnswer(value=each.mean, low=each.low, high=each.high) for each in found]
 
 
 def s2(
     records: Records, graph: Dag, statistics: Sequence[Statistic], generator: np.random.Generator, *, sets: int = SETS
-) -> list[Answer]:
+) -> list[MethodAnswer]:
     """By some sets of one network, five in the paper."""
     families = []
     for child, parents in enumerate(graph.parents):
@@ -93,20 +93,20 @@ def s2(
         families.append(certain_family(child, parents, table / table.sum(axis=1, keepdims=True)))
     network = Network(schema=binary_schema(len(families)), dag=graph, families=tuple(families))
     made = [draw_records(network, len(records.columns[0]), generator) for _ in range(sets)]
-    answers: list[Answer] = []
+    answers: list[MethodAnswer] = []
     for statistic in statistics:
         combined = of_spread([statistic(one) for one in made], level=LEVEL)
-        answers.append(Answer(value=combined.estimate, low=combined.low, high=combined.high))
+        answers.append(MethodAnswer(value=combined.estimate, low=combined.low, high=combined.high))
     return answers
 
 
-def s3(records: Records, statistics: Sequence[Statistic], generator: np.random.Generator) -> list[Answer]:
+def s3(records: Records, statistics: Sequence[Statistic], generator: np.random.Generator) -> list[MethodAnswer]:
     """By one set of the two-way tables' model."""
     shares = fitted(records)
     cells = np.repeat(np.arange(shares.size), generator.multinomial(len(records.columns[0]), shares.ravel()))
     columns = [codes.astype(np.uint8) for codes in np.unravel_index(cells, shares.shape)]
     made = Records(columns=columns, n_states=records.n_states)
-    return [Answer(value=statistic(made)) for statistic in statistics]
+    return [MethodAnswer(value=statistic(made)) for statistic in statistics]
 
 
 def fitted(records: Records) -> Floats:

@@ -141,7 +141,7 @@ What = Literal["overlap", "mle", "p-value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PaperFigure:
     """What a figure shows, for each of its scenarios.
 
     Attributes:
@@ -172,31 +172,31 @@ class Shown:
 
 _LARGE: Final = ((3, 5000), (4, 5000), (7, 5000))
 _PNAD: Final = ((5, PNAD_RECORDS),)
-FIGURES: Final[Mapping[int, Shown]] = {
-    2: Shown(what="overlap", variable=1, given={0: 0}, scenarios=_LARGE),
-    3: Shown(what="mle", variable=1, given={0: 0}, scenarios=_LARGE),
-    4: Shown(what="p-value", variable=1, given={0: 0}, scenarios=_LARGE),
-    5: Shown(what="p-value", variable=4, given={0: 0}, scenarios=((7, 2000), (7, 5000))),
-    8: Shown(what="overlap", variable=1, given={0: 0}, scenarios=((3, 1000), (4, 1000))),
-    9: Shown(what="overlap", variable=2, given={}, scenarios=((3, 500), (3, 1000), (3, 5000))),
-    10: Shown(what="overlap", variable=2, given={3: 1}, scenarios=((4, 1000), (4, 5000))),
-    11: Shown(what="overlap", variable=3, given={2: 1, 4: 1}, scenarios=((7, 2000), (7, 5000))),
-    12: Shown(what="overlap", variable=4, given={5: 0, 6: 1}, scenarios=((7, 2000), (7, 5000))),
-    13: Shown(what="mle", variable=0, given={}, scenarios=((3, 500), (3, 1000), (3, 5000))),
-    14: Shown(what="mle", variable=2, given={3: 1}, scenarios=((4, 1000), (4, 5000))),
+FIGURES: Final[Mapping[int, PaperFigure]] = {
+    2: PaperFigure(what="overlap", variable=1, given={0: 0}, scenarios=_LARGE),
+    3: PaperFigure(what="mle", variable=1, given={0: 0}, scenarios=_LARGE),
+    4: PaperFigure(what="p-value", variable=1, given={0: 0}, scenarios=_LARGE),
+    5: PaperFigure(what="p-value", variable=4, given={0: 0}, scenarios=((7, 2000), (7, 5000))),
+    8: PaperFigure(what="overlap", variable=1, given={0: 0}, scenarios=((3, 1000), (4, 1000))),
+    9: PaperFigure(what="overlap", variable=2, given={}, scenarios=((3, 500), (3, 1000), (3, 5000))),
+    10: PaperFigure(what="overlap", variable=2, given={3: 1}, scenarios=((4, 1000), (4, 5000))),
+    11: PaperFigure(what="overlap", variable=3, given={2: 1, 4: 1}, scenarios=((7, 2000), (7, 5000))),
+    12: PaperFigure(what="overlap", variable=4, given={5: 0, 6: 1}, scenarios=((7, 2000), (7, 5000))),
+    13: PaperFigure(what="mle", variable=0, given={}, scenarios=((3, 500), (3, 1000), (3, 5000))),
+    14: PaperFigure(what="mle", variable=2, given={3: 1}, scenarios=((4, 1000), (4, 5000))),
 }
 """Of the simulated records; Figure 1 shows gamma."""
 
-PNAD_FIGURES: Final[Mapping[int, tuple[Shown, ...]]] = {
+PNAD_FIGURES: Final[Mapping[int, tuple[PaperFigure, ...]]] = {
     6: (
-        Shown(what="overlap", variable=2, given={0: 1}, scenarios=_PNAD),
-        Shown(what="mle", variable=2, given={0: 1}, scenarios=_PNAD),
-        Shown(what="p-value", variable=2, given={0: 0}, scenarios=_PNAD),
+        PaperFigure(what="overlap", variable=2, given={0: 1}, scenarios=_PNAD),
+        PaperFigure(what="mle", variable=2, given={0: 1}, scenarios=_PNAD),
+        PaperFigure(what="p-value", variable=2, given={0: 0}, scenarios=_PNAD),
     ),
     7: (
-        Shown(what="overlap", variable=3, given={2: 1}, scenarios=_PNAD),
-        Shown(what="mle", variable=3, given={2: 1}, scenarios=_PNAD),
-        Shown(what="p-value", variable=3, given={2: 0}, scenarios=_PNAD),
+        PaperFigure(what="overlap", variable=3, given={2: 1}, scenarios=_PNAD),
+        PaperFigure(what="mle", variable=3, given={2: 1}, scenarios=_PNAD),
+        PaperFigure(what="p-value", variable=3, given={2: 0}, scenarios=_PNAD),
     ),
 }
 PNAD_TRUTH: Final[Mapping[int, tuple[float, float]]] = {6: (0.70, 0.00001), 7: (0.769, 0.0015)}

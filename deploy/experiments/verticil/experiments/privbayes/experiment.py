@@ -71,7 +71,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Results:
     """All rows, and the distances on Adult.
 
     Attributes:
@@ -107,7 +107,7 @@ class Distance:
     cpu_seconds: tuple[float, ...]
 
 
-def run(scale: Scale, *, seed: int, tell: Step, lines: Sequence[Line], table: Table | None = None) -> Found:
+def run(scale: Scale, *, seed: int, tell: Step, lines: Sequence[Line], table: Table | None = None) -> Results:
     """Run the experiment.
 
     Args:
@@ -129,7 +129,7 @@ def run(scale: Scale, *, seed: int, tell: Step, lines: Sequence[Line], table: Ta
         tell(f"Adult, PrivBayes, {projection}")
         seeds = range(seed, seed + scale.adult_seeds)
         found.append(adult_distance(1.0, relation="add-remove", projection=projection, seeds=seeds))
-    return Found(records=table.n_records, columns=len(table.columns), rows=tuple(rows), adult=tuple(found))
+    return Results(records=table.n_records, columns=len(table.columns), rows=tuple(rows), adult=tuple(found))
 
 
 def adult_distance(

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
-from verticil.miner.learning.scoring.groups import processors
+from verticil.miner.learning.scoring.column_groups import processors
 from verticil.miner.learning.scoring.scores import PairScores
 from verticil.miner.learning.search.order import ExactSearch, OrderSearch
 from verticil.miner.learning.search.protocol import (

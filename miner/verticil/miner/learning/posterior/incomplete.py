@@ -23,8 +23,8 @@ import numpy as np
 from verticil.miner.learning.posterior.draws import Drawing, spread
 from verticil.miner.learning.posterior.graphs import Sampled, consensus, run_chains, sets_of
 from verticil.miner.learning.posterior.scores import local_score
+from verticil.miner.learning.scoring.edge_confidence import EdgeStrength
 from verticil.miner.learning.scoring.scores import PairScores
-from verticil.miner.learning.scoring.strength import EdgeStrength
 from verticil.miner.learning.search.protocol import Interruption, SearchProblem
 from verticil.shared.core.arrays import Codes, Floats, Ints
 from verticil.shared.mechanisms.transition import identity, quantize

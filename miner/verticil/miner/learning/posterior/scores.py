@@ -26,8 +26,8 @@ from typing import Final
 
 import numpy as np
 
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.scores import EM_STEPS
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.estimation.design import FamilyDesign

@@ -25,7 +25,7 @@ from typing import Final, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.scoring.groups import count_groups, count_passes
+from verticil.miner.learning.scoring.column_groups import count_groups, count_passes
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import contingency

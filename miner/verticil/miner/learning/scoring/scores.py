@@ -37,8 +37,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import all_pair_tables, family_counts, family_table
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import FamilyValue, remember
 from verticil.shared.core.arrays import Codes, Counts, Floats
 from verticil.shared.numerics.estimation.axes import plogp

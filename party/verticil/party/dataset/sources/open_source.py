@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 from verticil.party.dataset.sources import files
 from verticil.party.dataset.sources.csv_files import check_delimiter
-from verticil.party.dataset.sources.packages import require_package
+from verticil.party.dataset.sources.optional_packages import require_package
 from verticil.party.dataset.sources.reading import LONGEST_SECONDS, Cancel, read
 from verticil.party.dataset.sources.server import POSTGRESQL
 from verticil.party.dataset.sources.source_table import DatasetRule, TablePart

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Final, cast
 
 from verticil.party.config import load_party
-from verticil.party.operator.page import view
-from verticil.party.operator.page.view import CONTENT_SECURITY_POLICY, render
+from verticil.party.operator.page import page_model as view
+from verticil.party.operator.page.page_model import CONTENT_SECURITY_POLICY, render
 from verticil.party.site import Site
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.federation.identity.pki import utc_now

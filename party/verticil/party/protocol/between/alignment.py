@@ -14,7 +14,8 @@ from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import lists, ring
+from verticil.party.protocol.between import pseudonym_lists as lists
+from verticil.party.protocol.between import ring
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.shared.core.errors import PeerFault

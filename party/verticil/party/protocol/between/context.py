@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from verticil.party.config import PartyConfig
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import lists
+from verticil.party.protocol.between import pseudonym_lists as lists
 from verticil.party.protocol.between.artifact_store import ArtifactStore, Kind
 from verticil.party.protocol.between.network import Peers
 from verticil.party.protocol.between.rounds import MessageRounds
-from verticil.party.protocol.context import Node, Rows, StudyContext
+from verticil.party.protocol.context import PartyContext, Rows, StudyContext
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.arrays import Codes
@@ -83,7 +83,7 @@ class PeerContext:
             a study that one of them is in.
     """
 
-    node: Node
+    node: PartyContext
     store: ArtifactStore
     peers: Peers
     coordinator: Callable[[], Coordinator] | None

@@ -35,7 +35,7 @@ from google.protobuf.message import DecodeError
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
 from verticil.party.dataset.linkage import check_common_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import lists
+from verticil.party.protocol.between import pseudonym_lists as lists
 from verticil.party.protocol.between.artifact_store import Item, Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from verticil.party.audit.log import What
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.between.artifact_store import Kind
@@ -22,7 +22,7 @@ def data_fingerprint(holding: LocalDataset) -> bytes:
 
 def statistics(
     context: PeerStudyContext, holding: LocalDataset, event: PrivacyEvent, *, basis: bytes, noise: bytes
-) -> list[Release]:
+) -> list[ColumnDraw]:
     """Return the entries of the ledger for sharing statistics: one for each data set that they come from.
 
     Args:
@@ -40,7 +40,7 @@ def statistics(
 
 def store_shared(
     context: PeerStudyContext,
-    releases: Sequence[Release],
+    releases: Sequence[ColumnDraw],
     *,
     kind: Kind,
     name: str,

@@ -42,8 +42,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
+from verticil.party.dataset.gathered_records import MEMORY_ROWS
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
-from verticil.party.dataset.people import MEMORY_ROWS
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.context import Rows, StudyContext
 from verticil.party.protocol.coordinated.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
@@ -53,7 +53,7 @@ from verticil.shared.federation.transport.chunks import make_chunks
 from verticil.shared.federation.transport.fetch import fetch_file
 from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.storage.database import disk_faults
-from verticil.shared.storage.nameless import join_parts
+from verticil.shared.storage.unlinked_files import join_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32

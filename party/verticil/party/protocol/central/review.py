@@ -49,11 +49,11 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.arrays import AnyCodes, Codes, Floats
 from verticil.shared.core.errors import GateFailed, PeerFault
-from verticil.shared.documents.json_document import Node, parse
+from verticil.shared.documents.json_document import JsonNode, parse
 from verticil.shared.numerics.estimation import estimators, parameters
 from verticil.shared.numerics.estimation.contingency import family_counts
 from verticil.shared.numerics.estimation.design import FamilyDesign, family_design
-from verticil.shared.numerics.estimation.smaller_families import leaned_on, row_weight
+from verticil.shared.numerics.estimation.parent_smoothing import leaned_on, row_weight
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Network
@@ -61,7 +61,7 @@ from verticil.shared.release.formats import bif, model_json, posterior
 from verticil.shared.release.verification import network_in_files
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
-from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.marginals import model_shares
 from verticil.shared.synthesis.synthetic import record_fault
 
 FALSE_ALARMS: Final = 1e-6
@@ -191,7 +191,7 @@ class _Own:
         return ", ".join(f"'{self.study.schema.names[variable]}'" for variable in variables)
 
 
-def _check_shares(own: _Own, report: Node, network: Network) -> None:
+def _check_shares(own: _Own, report: JsonNode, network: Network) -> None:
     models, exact = model_shares(network, own.support)
     level = own.study.parameters.interval_level
     for variable, (node, model) in enumerate(zip(_each_variable(report, network), models, strict=True)):
@@ -207,7 +207,7 @@ def _check_shares(own: _Own, report: Node, network: Network) -> None:
                 _differs(f"column {where}: its {_WORDS[key]} are not those of what this party sent")
 
 
-def _each_variable(report: Node, network: Network) -> tuple[Node, ...]:
+def _each_variable(report: JsonNode, network: Network) -> tuple[JsonNode, ...]:
     nodes = report.items()
     if [node["variable"].text() for node in nodes] != list(network.schema.names):
         report.fail("expected each variable once, in order")
@@ -244,7 +244,7 @@ def _check_family(own: _Own, family: Family) -> None:
             )
 
 
-def _check_bounds(own: _Own, report: Node, network: Network, joint: JointModel | None) -> None:
+def _check_bounds(own: _Own, report: JsonNode, network: Network, joint: JointModel | None) -> None:
     """Check the tables of own columns with foreign parents, alone and with own parents; in a joint model each own column
     and pair.
     """

@@ -25,7 +25,7 @@ from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, Ring, RowOrder
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.protocol.central.review import check_release
-from verticil.party.protocol.context import Node, Rows, agreement
+from verticil.party.protocol.context import PartyContext, Rows, agreement
 from verticil.party.protocol.coordinated.review import ReleaseCheck
 from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.coordinated.upload import send_artifact
@@ -55,7 +55,7 @@ class CentralStudy(CoordinatedStudy):
         digest: SHA-256 of the proposal.
     """
 
-    def __init__(self, node: Node, digest: bytes) -> None:
+    def __init__(self, node: PartyContext, digest: bytes) -> None:
         super().__init__(node, digest)
         self._on_its_way: set[int] = set()  # units that were taken without a receipt, which comes with the next answer
 

@@ -29,8 +29,8 @@ from verticil.shared.documents.record import encode
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.release.download import CHANGED, fetch_release
-from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.limits import release_limits
+from verticil.shared.release.signatures import Countersignature
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.policy.approval import AUTOMATIC
-from verticil.party.protocol.context import Node, Rows, ask_again
+from verticil.party.protocol.context import PartyContext, Rows, ask_again
 from verticil.party.protocol.coordinated import review
 from verticil.party.protocol.coordinated.plan import Step
 from verticil.party.protocol.coordinated.review import ReleaseCheck
@@ -48,7 +48,7 @@ class CoordinatedStudy(StudyRun):
     looks_again = False
     coordinator: Coordinator
 
-    def __init__(self, node: Node, digest: bytes) -> None:
+    def __init__(self, node: PartyContext, digest: bytes) -> None:
         super().__init__(node, digest)
         self._told: tuple[Coordinator, coordinator_pb2.Progress] | None = None
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from functools import partial
 
 from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.masked.proofs import round_proof
 from verticil.party.protocol.masked.round_charge import PARTIES, linkage_releases, rows_of_round
 from verticil.party.protocol.masked.rounds import folder_of
@@ -166,7 +166,7 @@ def _round_rows(site: Site, study: Study, t1: bytes) -> Sequence[MissingRow]:
     ]
 
 
-def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
+def _for_peer(node: PartyContext, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
     """Show a peer its own signatures of a study, with the study and the number of people that they bind; None: there are none."""
     messages = round_proof(store, record.digest, caller)
     if not messages and record.n_common is None:

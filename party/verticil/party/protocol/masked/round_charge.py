@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from verticil.party.audit.log import What
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
@@ -49,7 +49,7 @@ class RoundRow:
         recipient: as in the ledger.
     """
 
-    release: Release
+    release: ColumnDraw
     unit: int | None
     recipient: str
 
@@ -77,7 +77,7 @@ def rows_of_round(site: Site, study: Study, t1: bytes) -> Iterator[RoundRow]:
         yield RoundRow(release=release, unit=unit, recipient=ROWS)
 
 
-def linkage_releases(site: Site, study: Study, digest: bytes) -> list[Release]:
+def linkage_releases(site: Site, study: Study, digest: bytes) -> list[ColumnDraw]:
     """Return what linking a study's people means for the ledger, for each data set; raises as `tables_of_round`."""
     event = Linkage(mode=study.linkage.mode)
     return statistics_of_each(site, study, event, basis=digest, noise=b"", fingerprint=NO_DATA)
@@ -110,7 +110,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
             )
         artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
         items = {unit: artifacts[unit] for unit in study.units_of(site.config.name)}
-        releases = {unit: Release.from_json(item.facts) for unit, item in items.items()}
+        releases = {unit: ColumnDraw.from_json(item.facts) for unit, item in items.items()}
         reserve(site, record, study, releases)
         for row in tables_of_round(site, study, t1):
             _enter(site, record, row.release, t1, at, unit=None, recipient=row.recipient)
@@ -121,7 +121,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
 def _enter(
     site: Site,
     record: StudyRecord,
-    release: Release,
+    release: ColumnDraw,
     t1: bytes,
     at: dt.datetime,
     *,
@@ -179,6 +179,6 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
             _tell(site, release, send, NOTHING, make_audit_fields(release, unit=None))
 
 
-def _tell(site: Site, release: Release, send: Send, charge: Cost, audit_fields: Mapping[str, object]) -> None:
+def _tell(site: Site, release: ColumnDraw, send: Send, charge: Cost, audit_fields: Mapping[str, object]) -> None:
     line = line_of(What.SHARED, release, charge, audit_fields, detail=kind_of(release.event).name, **send)
     site.audit.record(line, send["at"])

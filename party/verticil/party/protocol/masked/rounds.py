@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from verticil.party.protocol.between.rounds import MessageRounds
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.reconciliation.forgotten import end_study
 from verticil.party.site import Site
@@ -32,8 +32,8 @@ from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.transport.sealing import load_sealing_key
 from verticil.shared.masked.arithmetic.streams import key_of
-from verticil.shared.masked.round.mail import Credentials, check_pinned
 from verticil.shared.masked.round.round import Round, end_round
+from verticil.shared.masked.round.sealed_messages import Credentials, check_pinned
 from verticil.shared.numerics.model import artifact
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import MINER
@@ -46,7 +46,7 @@ T = TypeVar("T")
 FOLDER: Final = "masked"
 """In the state directory."""
 _ENDED: Final = "ended"
-"""The only file of a folder whose round has ended (`verticil.shared.masked.round.folder`)."""
+"""The only file of a folder whose round has ended (`verticil.shared.masked.round.round_store`)."""
 
 
 class OpenRound:
@@ -166,7 +166,8 @@ class Rounds(MessageRounds):
 
 
 class SpooledPeople:
-    """The randomized columns of the common people, as they lie in the spool; see `verticil.shared.masked.round.pair_work.People`.
+    """The randomized columns of the common people, as they lie in the spool; see
+    `verticil.shared.masked.round.pair_products.People`.
 
     Args:
         order: digest of the common order.
@@ -199,7 +200,7 @@ class SpooledPeople:
         return np.stack(columns, axis=1)
 
 
-def credentials_of(node: Node, study: Study) -> Credentials:
+def credentials_of(node: PartyContext, study: Study) -> Credentials:
     """Return the keys with which this party takes part in a round.
 
     Raises:

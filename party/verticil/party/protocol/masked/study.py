@@ -25,7 +25,7 @@ from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.between import alignment
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerContext, PeerStudyContext
-from verticil.party.protocol.context import Node, Rows, agreement
+from verticil.party.protocol.context import PartyContext, Rows, agreement
 from verticil.party.protocol.coordinated.plan import Step as Told
 from verticil.party.protocol.coordinated.review import ReleaseCheck
 from verticil.party.protocol.coordinated.study import CoordinatedStudy
@@ -71,7 +71,7 @@ class MaskedStudy(CoordinatedStudy):
         between: the way to the peers; None: party.toml does not say it, and the study can only be refused.
     """
 
-    def __init__(self, node: Node, digest: bytes, between: PeerContext | None) -> None:
+    def __init__(self, node: PartyContext, digest: bytes, between: PeerContext | None) -> None:
         super().__init__(node, digest)
         self.backoff = between_looks
         self._between = between

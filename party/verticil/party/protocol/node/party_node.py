@@ -31,7 +31,7 @@ from typing import Final
 from verticil.party.audit.log import Event, What
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.between.network import PeerNetwork
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Engine, keep_failure
@@ -179,7 +179,7 @@ class PartyNode:
 
     def __init__(
         self,
-        node: Node,
+        node: PartyContext,
         coordinator_factory: CoordinatorFactory | None,
         *,
         peers: PeerNode | None = None,

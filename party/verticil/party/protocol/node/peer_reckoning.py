@@ -19,7 +19,7 @@ from typing import Final
 
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.between.context import PeerContext
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcile
@@ -38,7 +38,7 @@ _MOST_STUDIES = 10_000
 _log = logging.getLogger(__name__)
 
 
-def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list[peer_pb2.Held]:
+def held_of(node: PartyContext, store: ArtifactStore, caller: str, after: bytes) -> list[peer_pb2.Held]:
     """Return what this party has, or had, of `caller`, signed; studies in the order of their digests, as many as a reply holds.
 
     Args:
@@ -63,7 +63,7 @@ def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list
     return reply
 
 
-def others_of(node: Node) -> tuple[str, ...]:
+def others_of(node: PartyContext) -> tuple[str, ...]:
     """Return the parties that may hold something of this one, as federation.toml names them. Blocks."""
     federation = node.site.config.federation
     of_studies = {name for record in node.site.state.studies() for name in record.task.proposal_study.parties}

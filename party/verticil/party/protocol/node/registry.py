@@ -31,7 +31,7 @@ from typing import Final
 
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.between.rounds import MessageRounds
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.coordinated.review import ReleaseCheck
 from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.engine import StudyRun
@@ -81,7 +81,7 @@ class PartyProtocol:
         folder: what it keeps beside spool and artifact store; None: nothing.
     """
 
-    told_by_miner: Callable[[Node, bytes, PeerContext | None], CoordinatedStudy] | None = None
+    told_by_miner: Callable[[PartyContext, bytes, PeerContext | None], CoordinatedStudy] | None = None
     between_parties: Callable[[PeerContext, bytes], StudyRun] | None = None
     reconciler: Reconciler
     serves: Set[str] = frozenset()
@@ -119,7 +119,7 @@ def party_protocol(study: Study) -> PartyProtocol:
     return PROTOCOLS.named(study.model)()
 
 
-def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> CoordinatedStudy:
+def study_of_miner(node: PartyContext, between: PeerContext | None, digest: bytes) -> CoordinatedStudy:
     """Return the work on a study that the miner sent, under its own protocol. Blocks."""
     make = party_protocol(node.site.state.study(digest).task.proposal_study).told_by_miner
     if make is None:

@@ -33,7 +33,7 @@ from verticil.party.dataset.blinding import BlindingState
 from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind, kept_after
 from verticil.party.protocol.between.context import known_structure
 from verticil.party.protocol.between.rounds import MessageRounds
-from verticil.party.protocol.context import Agreed, Node, agreement
+from verticil.party.protocol.context import Agreed, PartyContext, agreement
 from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.node.peer_reckoning import held_of
 from verticil.party.protocol.node.registry import files_of_protocols, party_protocol
@@ -94,7 +94,7 @@ class PeerService:
     """
 
     def __init__(
-        self, node: Node, store: ArtifactStore, *, software: str, rounds: Sequence[MessageRounds] = ()
+        self, node: PartyContext, store: ArtifactStore, *, software: str, rounds: Sequence[MessageRounds] = ()
     ) -> None:
         self._node = node
         self._site = node.site

@@ -26,14 +26,14 @@ from collections.abc import Collection
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.reconciliation.forgotten import reconcile
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.documents.table import is_name
+from verticil.shared.documents.toml_table import is_name
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.federation.transport.errors_on_wire import from_detail, shorten
@@ -55,7 +55,7 @@ _AS_TOLD: Final = "as the miner says"
 _LONGEST_WORDS: Final = 500
 
 
-def read_proposal(node: Node, task: coordinator_pb2.StudyTask) -> Study:
+def read_proposal(node: PartyContext, task: coordinator_pb2.StudyTask) -> Study:
     """Return the proposal of a study that this party can serve; blocks.
 
     Args:
@@ -92,7 +92,7 @@ def read_proposal(node: Node, task: coordinator_pb2.StudyTask) -> Study:
     return study
 
 
-def _check_sub_model(node: Node, task: coordinator_pb2.StudyTask, study: Study, effective: Study) -> None:
+def _check_sub_model(node: PartyContext, task: coordinator_pb2.StudyTask, study: Study, effective: Study) -> None:
     if not effective.left_out:
         return
     if not task.HasField("sub_model"):
@@ -125,7 +125,7 @@ def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
 
 
 def remember(
-    node: Node, message: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
+    node: PartyContext, message: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
 ) -> bool:
     """Write down what the miner sent. Blocks.
 
@@ -191,7 +191,7 @@ def remember(
     return is_stored
 
 
-def _remind_of_revocation(node: Node, task: coordinator_pb2.StudyTask, study_id: str) -> bool:
+def _remind_of_revocation(node: PartyContext, task: coordinator_pb2.StudyTask, study_id: str) -> bool:
     """Have a revocation sent again that the miner knew: it would have ended the study, or deleted the columns. Whether it is."""
     site = node.site
     knows_revocation = State(task.state) is State.WITHDRAWN or task.HasField("deletion")
@@ -203,7 +203,7 @@ def _remind_of_revocation(node: Node, task: coordinator_pb2.StudyTask, study_id:
     return True
 
 
-def missing(node: Node, digests: Collection[bytes]) -> dict[bytes, int]:
+def missing(node: PartyContext, digests: Collection[bytes]) -> dict[bytes, int]:
     """Note the studies that the miner knew and does not name any more. Blocks.
 
     Args:
@@ -220,14 +220,14 @@ def missing(node: Node, digests: Collection[bytes]) -> dict[bytes, int]:
     return {study.digest: study.task.version for study in missing_digests if not is_final(State(study.task.state))}
 
 
-def end_forgotten(node: Node, digest: bytes) -> None:
+def end_forgotten(node: PartyContext, digest: bytes) -> None:
     """End a study whose facts the miner has lost, as the miner's operator decided. Blocks."""
     record = node.site.state.study(digest)
     node.site.state.move(digest, State.WITHDRAWN, "STUDY_UNKNOWN")
     _note_forgotten(node, digest, record.study_id, "the miner has lost the study, and says that it has ended")
 
 
-def _note_forgotten(node: Node, digest: bytes, study_id: str, detail: str) -> None:
+def _note_forgotten(node: PartyContext, digest: bytes, study_id: str, detail: str) -> None:
     _log.warning("study '%s': %s", study_id, detail)
     event = Event(what=What.FORGOTTEN, who="miner", study=digest, study_id=study_id, detail=detail)
     node.site.audit.record(event, node.clock())

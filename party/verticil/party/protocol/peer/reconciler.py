@@ -14,11 +14,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind
-from verticil.party.protocol.context import Node
+from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifier
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
@@ -47,7 +47,7 @@ _EVIDENCE = {
 }
 
 
-def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
+def _for_peer(node: PartyContext, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
     """Sign what this party has, or had, of `caller` in a study; None: nothing."""
     proposal = record.task.proposal_study
     items = {**store.list_dropped(record.digest), **store.items(record.digest)}
@@ -119,7 +119,7 @@ def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Seque
     )
 
 
-def _row(release: Release, charge: Cost, item: Deleted, *, unit: int | None, recipient: str) -> MissingRow:
+def _row(release: ColumnDraw, charge: Cost, item: Deleted, *, unit: int | None, recipient: str) -> MissingRow:
     return MissingRow(
         release=release, charged=charge, recipient=recipient, unit=unit, artifact_sha256=item.sha256, size=item.size
     )

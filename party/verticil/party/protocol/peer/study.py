@@ -13,7 +13,7 @@ from verticil.party.protocol.between.context import PeerStudyContext, known_stru
 from verticil.party.protocol.between.plan import Step as Between
 from verticil.party.protocol.between.publication import write_and_sign
 from verticil.party.protocol.between.study import BetweenStudy
-from verticil.party.protocol.peer import learning
+from verticil.party.protocol.peer import sharing as learning
 from verticil.party.protocol.peer.plan import PeerFacts, Step, plan
 from verticil.party.protocol.planning import Plan
 from verticil.party.storage.studies import StudyRecord

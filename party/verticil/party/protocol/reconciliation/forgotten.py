@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.policy.ledger_recovery import OLDER_HINT, ROUND
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.site import Site
@@ -45,7 +45,7 @@ class MissingRow:
         is_of_round: `artifact_sha256` is the transcript T1 of a round.
     """
 
-    release: Release
+    release: ColumnDraw
     charged: Cost
     recipient: str
     unit: int | None = None

@@ -25,7 +25,7 @@ from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 if TYPE_CHECKING:
     from verticil.party.protocol.between.artifact_store import ArtifactStore
-    from verticil.party.protocol.context import Node
+    from verticil.party.protocol.context import PartyContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Reconciler:
     evidence: Mapping[str, str]
     from_miner: Callable[[Verifier, coordinator_pb2.StudyTask], Sequence[Forgotten]] = prove_nothing
     from_peer: Callable[[Verifier, str, peer_pb2.Held], Sequence[Forgotten]] = prove_nothing
-    for_peer: Callable[[Node, ArtifactStore, StudyRecord, str], peer_pb2.Held | None] = show_nothing
+    for_peer: Callable[[PartyContext, ArtifactStore, StudyRecord, str], peer_pb2.Held | None] = show_nothing
 
 
 def kinds_without_evidence(kinds: Iterable[str], reconcilers: Iterable[Mapping[str, str]]) -> tuple[str, ...]:

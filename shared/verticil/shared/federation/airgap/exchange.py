@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
 from verticil.shared.documents.record import parse, read, write
-from verticil.shared.documents.view import left_out
+from verticil.shared.documents.view_models import left_out
 from verticil.shared.federation.airgap.bundle import Direction, Reference, Statement
 from verticil.shared.federation.transport.errors_on_wire import from_detail
 from verticil.shared.federation.transport.version import PROTOCOL_VERSION

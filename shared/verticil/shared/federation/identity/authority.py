@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from verticil.shared.core.errors import Misuse, PeerFault
-from verticil.shared.documents.table import is_name
+from verticil.shared.documents.toml_table import is_name
 from verticil.shared.federation.identity.identity import PEER_DOMAIN, Identity, Role, peer_host
 from verticil.shared.federation.identity.pki import (
     DEMO_LIFETIME,

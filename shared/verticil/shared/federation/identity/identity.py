@@ -14,7 +14,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.documents.table import is_name
+from verticil.shared.documents.toml_table import is_name
 
 _SCHEME: Final = "verticil://"
 

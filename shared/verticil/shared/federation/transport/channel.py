@@ -10,7 +10,7 @@ gRPC reads certificates once, when a channel is made, and does not tell a client
   connect again; `forget` makes the next call look anew. Calls to a server that was revoked meanwhile are cut off.
 
 Calls are made with a `ReloadingChannel` in place of a channel: it only remembers their methods until they are called. A server
-shows a renewed certificate from the next handshake on (`Shown`).
+shows a renewed certificate from the next handshake on (`CertificateChoice`).
 
 Why a connection failed: not there, or refused, by them or by us.
 
@@ -238,7 +238,7 @@ class ReloadingChannel:
         await self._cut()
 
 
-class Shown:
+class CertificateChoice:
     """What gRPC asks before each handshake, in a thread of its own: a new certificate to show, or None for the one before."""
 
     def __init__(self, source: CredentialSource) -> None:

@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.documents.config import listen_address
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 
 _log = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from verticil.shared.federation.transport.authorization import (
     Revocations,
     TooManyCalls,
 )
-from verticil.shared.federation.transport.channel import Shown, configure_server
+from verticil.shared.federation.transport.channel import CertificateChoice, configure_server
 from verticil.shared.federation.transport.client import KEEPALIVE_SECONDS, REQUEST_ID, REQUEST_KEY, request_id
 from verticil.shared.federation.transport.errors_on_wire import ERROR_KEY, status_of, to_detail, without_text
 from verticil.shared.federation.transport.health import HealthService, ServiceUnknown
@@ -153,7 +153,7 @@ class RpcServer:
         server.add_generic_rpc_handlers((_Unknown(self._gate),))
         secure = grpc.dynamic_ssl_server_credentials(
             configure_server(self._credentials.current()),
-            cast("Callable[[], grpc.ServerCertificateConfiguration]", Shown(self._credentials)),
+            cast("Callable[[], grpc.ServerCertificateConfiguration]", CertificateChoice(self._credentials)),
             require_client_authentication=True,
         )
         try:

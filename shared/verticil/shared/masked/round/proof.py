@@ -16,7 +16,7 @@ from typing import Final
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.masked.arithmetic.derivation import PURPOSE
 from verticil.shared.masked.arithmetic.streams import decode_fields
-from verticil.shared.masked.round.messages import CHARGED, Kind
+from verticil.shared.masked.round.schedule import CHARGED, Kind
 from verticil.wire.v1 import common_pb2
 
 BEHIND_CHARGE: Final = CHARGED | {Kind.EXPECTED, Kind.RECEIPT}

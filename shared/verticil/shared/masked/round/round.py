@@ -1,6 +1,6 @@
 """One node's part in one round of masked tables: what is on its disk, and what follows from it.
 
-model-three.md. The plan gives the list of all messages (`verticil.shared.masked.round.messages`). A message is made when those
+model-three.md. The plan gives the list of all messages (`verticil.shared.masked.round.schedule`). A message is made when those
 are there that it waits for, sealed once, and kept as it left; one that came is verified before it counts. Nothing else is
 remembered, so a node that was killed anywhere goes on by looking at its folder. What a node sends, and whether, depends on no
 value of its table: a message waits for messages only, and what ends a round is what others sent, or another table than it
@@ -23,15 +23,15 @@ from verticil.shared.core.arrays import Ints
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.documents import record
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round import tables_work
-from verticil.shared.masked.round.contents import Contents, report_change
+from verticil.shared.masked.round import opening as tables_work
 from verticil.shared.masked.round.envelope import size_of_file
-from verticil.shared.masked.round.folder import RoundFolder, file_sha256
-from verticil.shared.masked.round.mail import Credentials
-from verticil.shared.masked.round.messages import CHARGED, IN_SLOTS, SACRIFICE, About, Kind, Message
-from verticil.shared.masked.round.pair_work import People
+from verticil.shared.masked.round.message_payloads import Contents, report_change
+from verticil.shared.masked.round.pair_products import People
+from verticil.shared.masked.round.round_state import RoundState, check_hellos
+from verticil.shared.masked.round.round_store import RoundFolder, file_sha256
+from verticil.shared.masked.round.schedule import CHARGED, IN_SLOTS, SACRIFICE, About, Kind, Message
+from verticil.shared.masked.round.sealed_messages import Credentials
 from verticil.shared.masked.round.secrets import Random, draw
-from verticil.shared.masked.round.standing import Standing, check_hellos
 from verticil.shared.storage.durable import remove
 from verticil.wire.v1 import common_pb2
 
@@ -79,7 +79,7 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RoundProgress:
     """How far a node is; nothing in it depends on a value of anybody's table.
 
     Attributes:
@@ -180,7 +180,7 @@ class Round:
         self._plan, self._me, self._charge, self._clock, self._random = plan, me, charge, clock, random
         self._keep = keep
         self._check_open()
-        self._s = Standing(plan=plan, me=me, folder=self._folder, credentials=credentials, given=people)
+        self._s = RoundState(plan=plan, me=me, folder=self._folder, credentials=credentials, given=people)
         credentials.check(self._s.contributors, me)
         self._folder.write_once("plan.json", record.encode(plan), "its plan")
         self._contents = Contents(self._s)
@@ -355,7 +355,7 @@ class Round:
         )
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RoundProgress:
         """How far this node is."""
         own_numbers, arrivals = tuple(self._sent), tuple(self._got)
         departures = [
@@ -363,7 +363,7 @@ class Round:
         ]  # when it was made is nobody's to know
         there = {*departures, *arrivals}
         late = {item.sender for item in self._incoming if item.index not in self._got and self._may_come(item)}
-        return Progress(
+        return RoundProgress(
             stage=self._stage,
             done=len(departures) + len(arrivals),
             expected=len(self._outgoing) + len(self._incoming),
@@ -643,7 +643,7 @@ def end_round(path: Path, at: dt.datetime) -> None:
 
 
 def _pairs_of(messages: Iterable[Message], me: str, *, is_party: bool) -> tuple[frozenset[int], ...]:
-    """Return of each pair, or triple, that a node sees, what says that its checks are over; see `Progress`."""
+    """Return of each pair, or triple, that a node sees, what says that its checks are over; see `RoundProgress`."""
     numbers_of: dict[tuple[int, int], set[int]] = {}
     shares = {message.sender: message.index for message in messages if message.kind is Kind.SHARE}
     for message in messages:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from verticil.shared.core.errors import DataFault
 from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.messages import Check, Triple, checks_of, groups_of, pairs_of, triples_of
+from verticil.shared.masked.round.schedule import Check, Triple, checks_of, groups_of, pairs_of, triples_of
 
 Random = Callable[[int], bytes]
 Secret = Annotated[bytes, 32]

@@ -17,12 +17,12 @@ from verticil.shared.core.errors import PeerFault
 from verticil.shared.masked.arithmetic.field import P, Words, add
 from verticil.shared.masked.arithmetic.triples import Three
 from verticil.shared.masked.round.documents import TripleStatement
-from verticil.shared.masked.round.messages import About, Kind, Message, Triple
-from verticil.shared.masked.round.pair_work import bytes_of, words_of
-from verticil.shared.masked.round.reader import Reader
+from verticil.shared.masked.round.frames import Reader
+from verticil.shared.masked.round.pair_products import bytes_of, words_of
+from verticil.shared.masked.round.round_state import RoundState
+from verticil.shared.masked.round.schedule import About, Kind, Message, Triple
 from verticil.shared.masked.round.secrets import SETS, TripleSecrets, shared_toss_name
-from verticil.shared.masked.round.standing import Standing
-from verticil.shared.masked.round.triple_work import SUMS, TripleWork
+from verticil.shared.masked.round.triple_products import SUMS, TripleWork
 
 Frames = Iterable[bytes]
 _TOSSES: Final = {"e": (Kind.E_CLOSED, Kind.E_OPEN), "c": (Kind.C_CLOSED, Kind.C_OPEN)}
@@ -35,7 +35,7 @@ class TripleContents(Reader):
         standing: of the node.
     """
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: RoundState) -> None:
         super().__init__(standing)
         self.make: Mapping[Kind, Callable[[Message], Frames]] = {
             Kind.SEED: self._seeds,

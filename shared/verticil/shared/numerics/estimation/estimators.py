@@ -331,7 +331,7 @@ def _to_the_end(n_axes: int, axis: int) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class EstimatorChoice:
     """An estimator as a study names it.
 
     Attributes:
@@ -345,23 +345,23 @@ class Way:
     words: str
 
 
-ESTIMATORS: Final[dict[str, Way]] = {
-    "em": Way(
+ESTIMATORS: Final[dict[str, EstimatorChoice]] = {
+    "em": EstimatorChoice(
         estimate=em_estimate,
         counts="the most likely counts that are not negative, by constrained EM",
         words="the most probable counts that are not negative (constrained EM, with a prior)",
     ),
-    "inverse": Way(
+    "inverse": EstimatorChoice(
         estimate=inverse_estimate,
         counts="the unbiased counts, none of which is negative",
         words="the same counts (a study that asks for this ends where one is negative)",
     ),
-    "clip": Way(
+    "clip": EstimatorChoice(
         estimate=clip_projection,
         counts="the unbiased counts, negative ones set to 0 and the others rescaled",
         words="the same counts with the negative ones set to zero and the others rescaled",
     ),
-    "simplex": Way(
+    "simplex": EstimatorChoice(
         estimate=simplex_projection,
         counts="the nearest counts to the unbiased ones that are not negative, by least squares",
         words="the nearest counts that are not negative (least squares)",

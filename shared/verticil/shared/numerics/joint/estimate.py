@@ -28,13 +28,14 @@ import numpy as np
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import atoms, guard
+from verticil.shared.numerics.joint import holdout_weight as guard
+from verticil.shared.numerics.joint import weighted_records as atoms
+from verticil.shared.numerics.joint.checkpoints import Arrays, Keep, Progress, Work
 from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.mixture import COMPONENTS, FITS, STEPS, fit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables, Zeros
-from verticil.shared.numerics.joint.start import one_way_shares
+from verticil.shared.numerics.joint.one_way import one_way_shares
 from verticil.shared.numerics.joint.targets import targets
-from verticil.shared.numerics.joint.work import Arrays, Keep, Progress, Work
 from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
 
 Kind = Literal["mixture", "records", "hybrid"]

@@ -25,10 +25,10 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint import kernels
+from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.stopping import Discrepancy
 from verticil.shared.numerics.joint.targets import OtherTable, Targets, expected_table, outer_rows
-from verticil.shared.numerics.joint.work import Work
 
 FITS: Final = 8
 COMPONENTS: Final = 50

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.joint.atoms import categories_of, drawn_from
 from verticil.shared.numerics.joint.count import counted
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.weighted_records import categories_of, drawn_from
 from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 
 MOST: Final = 100_000

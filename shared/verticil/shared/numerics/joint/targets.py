@@ -18,8 +18,8 @@ import numpy as np
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.one_way import one_way_shares
 from verticil.shared.numerics.joint.shrinkage import toward_independence
-from verticil.shared.numerics.joint.start import one_way_shares
 
 Rows = TypeVar("Rows", Singles, Floats)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.table import near_hint
+from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.numerics.knowledge.columns import refined_variable
 from verticil.shared.numerics.knowledge.rules import (
     MAX_RULES,

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from verticil.shared.documents.table import Table, kind_of, near_hint
+from verticil.shared.documents.toml_table import Table, kind_of, near_hint
 from verticil.shared.numerics.knowledge.addresses import MAX_ADDRESSES, AddressRange, read_range
 from verticil.shared.numerics.knowledge.rules import (
     MAX_RULES,

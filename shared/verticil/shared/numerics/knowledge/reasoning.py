@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.table import near_hint
+from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.numerics.knowledge.addresses import canonical_address
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import support
@@ -28,7 +28,7 @@ _LITTLE_LEFT: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Possibility:
     """Whether a combination is possible.
 
     Attributes:
@@ -104,7 +104,7 @@ class Reached:
     remarks: tuple[Remark, ...]
 
 
-def ask(knowledge: Knowledge | None, schema: Schema, values: Mapping[str, str]) -> Answer:
+def ask(knowledge: Knowledge | None, schema: Schema, values: Mapping[str, str]) -> Possibility:
     """Find out whether any record can have some values.
 
     Args:
@@ -134,7 +134,7 @@ def ask(knowledge: Knowledge | None, schema: Schema, values: Mapping[str, str]) 
         raise Misuse("STUDY_INVALID", f"knowledge: whether it is possible cannot be found out: {error}") from None
     rules = tuple(dict.fromkeys(against or _within_bins(statements, variables, values)))
     sentences = dict(zip(statements.names, describe_knowledge(statements, schema), strict=True))
-    return Answer(
+    return Possibility(
         possible=not rules,
         given=tuple(categories.items()),
         rules=rules,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.table import Table
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.numerics.knowledge.addresses import read_range
 from verticil.shared.numerics.knowledge.rules import MAX_RULES
 

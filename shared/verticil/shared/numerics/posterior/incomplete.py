@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import AnyCodes, Floats, Ints
 from verticil.shared.core.errors import DataFault, Misuse
-from verticil.shared.numerics.posterior import cells, kernels
-from verticil.shared.numerics.posterior.cells import Codes16
+from verticil.shared.numerics.posterior import kernels
+from verticil.shared.numerics.posterior import missing_cells as cells
 from verticil.shared.numerics.posterior.chains import (
     Chains,
     Checkpoint,
@@ -42,6 +42,7 @@ from verticil.shared.numerics.posterior.chains import (
     shapes_of,
     smallest,
 )
+from verticil.shared.numerics.posterior.missing_cells import Codes16
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
 from verticil.shared.numerics.posterior.randomized import LocalScore
 from verticil.shared.numerics.posterior.sample import GraphSample

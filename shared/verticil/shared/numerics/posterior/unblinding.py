@@ -32,8 +32,8 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.compiled import compiled
-from verticil.shared.numerics.posterior.cells import sum_terms, weigh
 from verticil.shared.numerics.posterior.kernels import run, set_parents, unit, with_descendants
+from verticil.shared.numerics.posterior.missing_cells import sum_terms, weigh
 from verticil.shared.numerics.posterior.parent_sets import Masks
 
 SCALES: Final = (1.0, 0.5, 0.15)

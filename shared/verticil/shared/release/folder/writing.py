@@ -23,19 +23,19 @@ from verticil.shared.documents.json_document import Json, to_text
 from verticil.shared.numerics.knowledge.columns import complete_network
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import PROPOSAL, ReleaseContent
-from verticil.shared.release.evidence import parties_left_out, signed_document
 from verticil.shared.release.formats import bif, joint, model_json
 from verticil.shared.release.formats import posterior as posterior_json
-from verticil.shared.release.formats.tables import Resource, datapackage, write_csv, write_parquet
+from verticil.shared.release.formats.table_files import Resource, datapackage, write_csv, write_parquet
 from verticil.shared.release.manifest import MANIFEST, MANIFEST_FORMAT, write_bytes
 from verticil.shared.release.posterior import set_file, set_records
 from verticil.shared.release.protocols import release_protocol
+from verticil.shared.release.signatures import parties_left_out, signed_document
 from verticil.shared.release.wording import remarks
 from verticil.shared.storage.disk import is_disk_full
 from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study import canonical
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.synthesis.written import PiecewiseTable
+from verticil.shared.synthesis.table_columns import PiecewiseTable
 
 if TYPE_CHECKING:
     import pandas as pd

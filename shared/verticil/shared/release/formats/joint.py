@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.rounding import RESOLUTION
@@ -175,7 +175,7 @@ def _width(n_states: int) -> str:
     return "u1" if n_states <= 256 else "<u2"
 
 
-def read(node: Node, schema: Schema) -> JointModel:
+def read(node: JsonNode, schema: Schema) -> JointModel:
     """Read the key of a model.json back: the model as it was written.
 
     Raises:
@@ -206,14 +206,14 @@ def read(node: Node, schema: Schema) -> JointModel:
         return node.fail(str(error))
 
 
-def _probability(node: Node, n_states: int) -> Floats:
+def _probability(node: JsonNode, n_states: int) -> Floats:
     rows = [row.floats() for row in node]
     if any(len(row) != n_states for row in rows):
         node.fail(f"expected {n_states} numbers in each row")
     return np.array(rows, dtype=np.float64).reshape(-1, n_states) / RESOLUTION
 
 
-def _codes(node: Node, n_states: int) -> NDArray[np.uint16]:
+def _codes(node: JsonNode, n_states: int) -> NDArray[np.uint16]:
     try:
         data = base64.b64decode(node.text(), validate=True)
     except binascii.Error:

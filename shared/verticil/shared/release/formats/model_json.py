@@ -34,10 +34,10 @@ import rfc8785
 from numpy.typing import NDArray
 
 from verticil.shared.core.errors import GateFailed
-from verticil.shared.documents.json_document import Json, Node, parse
+from verticil.shared.documents.json_document import Json, JsonNode, parse
 from verticil.shared.documents.record import write as written
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
-from verticil.shared.numerics.estimation.smaller_families import RECORDS
+from verticil.shared.numerics.estimation.parent_smoothing import RECORDS
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Marginal, Network, PairAccuracy, Projection
@@ -350,13 +350,13 @@ def read_pairs(data: bytes, schema: Schema) -> tuple[PairAccuracy, ...]:
     return tuple(pairs)
 
 
-def _position(name: Node, schema: Schema) -> int:
+def _position(name: JsonNode, schema: Schema) -> int:
     if name.text() not in schema:
         name.fail("names no variable of the document")
     return schema.index(name.text())
 
 
-def _read_numbers(node: Node, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _read_numbers(node: JsonNode, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Read a table of numbers; null, of one or of all that an entry holds, is NaN."""
     if node.value is None:
         return np.full(shape, math.nan)
@@ -374,7 +374,7 @@ def _variable(variable: Variable) -> Json:
     return {**entry, "owner": owner}
 
 
-def _read_variable(node: Node) -> Variable:
+def _read_variable(node: JsonNode) -> Variable:
     bins, other, missing = node.get("bins"), node.get("other"), node.get("missing")
     representatives, means, origin = (node.get(key) for key in ("representatives", "means", "from"))
     outside = node["outside"].text()
@@ -440,7 +440,7 @@ def _marginal(marginal: Marginal, names: tuple[str, ...]) -> Json:
     }
 
 
-def _read_family(node: Node, schema: Schema) -> Family:
+def _read_family(node: JsonNode, schema: Schema) -> Family:
     child = _position(node["child"], schema)
     parents = tuple(_position(parent, schema) for parent in node["parents"])
     shape = (math.prod(schema[parent].n_states for parent in parents), schema[child].n_states)
@@ -482,7 +482,7 @@ def _read_family(node: Node, schema: Schema) -> Family:
     )
 
 
-def _read_interval(cell: Node) -> tuple[float, float]:
+def _read_interval(cell: JsonNode) -> tuple[float, float]:
     if cell.value is None:
         return math.nan, math.nan
     ends = cell.floats()

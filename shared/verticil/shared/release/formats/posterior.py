@@ -40,7 +40,7 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.core.errors import GateFailed
 from verticil.shared.documents.foreign_files.limits import DOCUMENT_BYTES
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
-from verticil.shared.documents.json_document import Json, Node, parse
+from verticil.shared.documents.json_document import Json, JsonNode, parse
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network, PairEstimate
 from verticil.shared.numerics.model.rounding import RESOLUTION
@@ -376,33 +376,33 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
         raise GateFailed("RELEASE_INVALID", f"{FILE}: {error}") from None
 
 
-def _read_number(node: Node) -> float:
+def _read_number(node: JsonNode) -> float:
     return math.nan if node.value is None else node.number()
 
 
-def _share(node: Node) -> float:
+def _share(node: JsonNode) -> float:
     share = node.number()
     return share if 0 <= share <= 1 else node.fail(f"got {share:g}, expected 0 to 1")
 
 
-def _position(node: Node, positions: Mapping[str, int]) -> int:
+def _position(node: JsonNode, positions: Mapping[str, int]) -> int:
     name = node.text()
     return positions[name] if name in positions else node.fail("names no variable of the document")
 
 
-def _read_edge(node: Node, positions: Mapping[str, int]) -> Edge:
+def _read_edge(node: JsonNode, positions: Mapping[str, int]) -> Edge:
     parent, child = _position(node["parent"], positions), _position(node["child"], positions)
     return Edge(parent=parent, child=child, probability=_share(node["probability"]), error=_read_number(node["error"]))
 
 
-def _read_dag(node: Node, schema: Schema) -> Dag:
+def _read_dag(node: JsonNode, schema: Schema) -> Dag:
     lists = node.items()
     if len(lists) != len(schema):
         node.fail(f"{len(lists)} lists of parents, expected one for each of {len(schema)} variables")
     return Dag(parents=tuple(tuple(item.integer() for item in parents) for parents in lists))
 
 
-def _read_network(node: Node, schema: Schema) -> Network:
+def _read_network(node: JsonNode, schema: Schema) -> Network:
     items = node.items()
     if len(items) != len(schema):
         node.fail(f"{len(items)} tables, expected one for each of {len(schema)} variables")
@@ -417,7 +417,7 @@ def _read_network(node: Node, schema: Schema) -> Network:
     return Network(schema=schema, dag=dag, families=tuple(families))
 
 
-def _read_pair(node: Node, positions: Mapping[str, int], schema: Schema) -> PairEstimate:
+def _read_pair(node: JsonNode, positions: Mapping[str, int], schema: Schema) -> PairEstimate:
     names = node["variables"].items()
     if len(names) != 2:
         node["variables"].fail("expected two")
@@ -440,7 +440,7 @@ def _read_pair(node: Node, positions: Mapping[str, int], schema: Schema) -> Pair
     )
 
 
-def _read_predicted(node: Node) -> Predicted:
+def _read_predicted(node: JsonNode) -> Predicted:
     interval = node.get("interval")
     ends = (math.nan, math.nan) if interval is None else interval.floats()
     if len(ends) != 2:

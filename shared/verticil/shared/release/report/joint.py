@@ -13,7 +13,7 @@ from verticil.shared.numerics.model.joint import JointModel, Mixture
 from verticil.shared.numerics.model.network import PairAccuracy
 from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.synthesis.written import cell_counts
+from verticil.shared.synthesis.table_columns import cell_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

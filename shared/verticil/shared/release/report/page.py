@@ -32,7 +32,7 @@ from verticil.shared.release.wording import remarks
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words
-from verticil.shared.synthesis.written import cell_counts
+from verticil.shared.synthesis.table_columns import cell_counts
 
 _SHOWN_ABOVE: Final = ("edge_strength", "edge_information", "minimum_strength", "weak_edges")
 _SHOWN_CATEGORIES: Final = 40
@@ -44,7 +44,7 @@ _THIN, _THICK = 0.6, 2.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class DrawnVariable:
     """A variable in the drawing."""
 
     name: str
@@ -317,7 +317,9 @@ def _example(statement: PrivacyStatement) -> Row | None:
     return _row(worst, {worst.owner: 0})
 
 
-def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[list[Edge], list[Node], layout.Drawing]:
+def _network(
+    content: ReleaseContent, owner_index: Mapping[str, int]
+) -> tuple[list[Edge], list[DrawnVariable], layout.Drawing]:
     schema, dag = content.study.schema, content.network.dag
     names = [_shortened(variable.name) for variable in schema.variables]
     owners = [_shortened(variable.owner) for variable in schema.variables]
@@ -327,7 +329,9 @@ def _network(content: ReleaseContent, owner_index: Mapping[str, int]) -> tuple[l
     ]
     drawing = layout.arrange(dag, widths)
     nodes = [
-        Node(name=name, full_name=variable.name, owner=variable.owner, owner_index=owner_index[variable.owner], box=box)
+        DrawnVariable(
+            name=name, full_name=variable.name, owner=variable.owner, owner_index=owner_index[variable.owner], box=box
+        )
         for name, variable, box in zip(names, schema.variables, drawing.boxes, strict=True)
     ]
     strength = _of_edges(content.search, "edge_strength")

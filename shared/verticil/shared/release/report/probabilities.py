@@ -19,7 +19,7 @@ from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.study.document import Study
-from verticil.shared.synthesis.shares import DIFFERS, FEW
+from verticil.shared.synthesis.marginals import DIFFERS, FEW
 
 MAX_ROWS: Final = 20_000
 """Probabilities that the page shows at most: about 3 MB."""

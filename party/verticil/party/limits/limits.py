@@ -25,7 +25,7 @@ from datetime import date
 from fractions import Fraction
 from typing import Final, Literal
 
-from verticil.party.dataset.releases import Column
+from verticil.party.dataset.column_draws import Column
 from verticil.party.limits import masked
 from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
 from verticil.party.limits.rules import Rule
@@ -33,7 +33,7 @@ from verticil.party.limits.same_people import NOTHING_SAID, SamePeople
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accountant import cost_of, excess, finite_together
-from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader, ReaderLimits
 from verticil.shared.privacy.events import PlannedEvent, column_reader, kind_of, plan_events
 from verticil.shared.privacy.figures import column_epsilon, column_gamma, delta_exceeds, epsilon_exceeds, finite_epsilon
 from verticil.shared.study.document import Study
@@ -125,8 +125,8 @@ class Policy:
     max_share_epsilon: float = math.inf
     max_share_delta: float = SHARE_DELTA
     max_delta_lifetime: float = DELTA_STUDIES * SHARE_DELTA
-    public: Limits | None = None
-    dealer: Limits | None = None
+    public: ReaderLimits | None = None
+    dealer: ReaderLimits | None = None
     minimum_difference: int = MINIMUM_DIFFERENCE
     on_small_difference: Literal["warn", "refuse"] = "refuse"
     max_common_sets: int = MAX_COMMON_SETS
@@ -156,13 +156,13 @@ class Policy:
             infinite_key="allow_infinite",
         )
 
-    def limits_of(self, reader: Reader) -> Limits | None:
+    def limits_of(self, reader: Reader) -> ReaderLimits | None:
         """Return the limits of an account; None: party.toml states none."""
         if reader is PUBLIC:
             return self.public
         if reader is DEALER:
             return self.dealer
-        return Limits(
+        return ReaderLimits(
             study=Cost(epsilon=self.max_epsilon_per_study, delta=math.inf),  # of each event with noise: max_share_delta
             lifetime=Cost(epsilon=self.max_epsilon_lifetime, delta=self.max_delta_lifetime),
         )

@@ -40,9 +40,9 @@ from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint import kernels
 from verticil.shared.numerics.joint.adaptive_shrinkage import believed
+from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.targets import EXACT_VARIANCE
-from verticil.shared.numerics.joint.work import Work
 from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 
 Records = Callable[[int, np.random.Generator], Sequence[AnyCodes]]

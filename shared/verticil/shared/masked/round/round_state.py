@@ -17,9 +17,9 @@ from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.arithmetic.derivation import RoundName
 from verticil.shared.masked.arithmetic.plan import Plan
 from verticil.shared.masked.round.documents import DOCUMENT_BYTES, Hello, Packets, Statement
-from verticil.shared.masked.round.folder import RoundFolder
-from verticil.shared.masked.round.mail import Credentials, Mail, signing_key_of
-from verticil.shared.masked.round.messages import (
+from verticil.shared.masked.round.pair_products import PairWork, People, RowsWork
+from verticil.shared.masked.round.round_store import RoundFolder
+from verticil.shared.masked.round.schedule import (
     About,
     Check,
     Kind,
@@ -32,9 +32,9 @@ from verticil.shared.masked.round.messages import (
     pairs_of,
     triples_of,
 )
-from verticil.shared.masked.round.pair_work import PairWork, People, RowsWork
+from verticil.shared.masked.round.sealed_messages import Credentials, Mail, signing_key_of
 from verticil.shared.masked.round.secrets import SETS, PairSecrets, Secrets
-from verticil.shared.masked.round.triple_work import TripleWork
+from verticil.shared.masked.round.triple_products import TripleWork
 from verticil.wire.v1 import common_pb2
 
 _UNBOUND = frozenset({Kind.HELLO})
@@ -42,7 +42,7 @@ _BOUND_TO_T0 = frozenset({Kind.AGREED, Kind.SEED, Kind.PRODUCT, Kind.STATEMENT})
 
 
 @dataclass(kw_only=True, eq=False)
-class Standing:
+class RoundState:
     """Of one node.
 
     Attributes:
@@ -337,7 +337,7 @@ def hello_of(body: bytes, name: str) -> Hello:
     return record.decode(Hello, body, source=f"the hello of '{name}'")
 
 
-def check_hellos(standing: Standing) -> None:
+def check_hellos(standing: RoundState) -> None:
     """See that all hellos say what this node says: one plan, one list, one set of pins.
 
     Raises:
@@ -404,7 +404,7 @@ def _differs(name: str, what: str) -> PeerFault:
     )
 
 
-def check_statement(statement: Statement, name: str, standing: Standing) -> None:
+def check_statement(statement: Statement, name: str, standing: RoundState) -> None:
     """See that a statement has what the plan asks for.
 
     Raises:

@@ -12,8 +12,8 @@ its column.
 
 Channels that blur make such steps short: of a contrast lambda of each column of a family, some prod lambda of the way is gone. So
 a step is raised to the power of half the inverse of that product, at most `STRONGEST`, as in
-`verticil.shared.numerics.joint.atoms`; where the likelihood falls, the step is taken back, and from then on half as much is the
-most. The last of `STEPS` steps is a plain one, after which the likelihood cannot be lower.
+`verticil.shared.numerics.joint.weighted_records`; where the likelihood falls, the step is taken back, and from then on half as
+much is the most. The last of `STEPS` steps is a plain one, after which the likelihood cannot be lower.
 
 A cell that is impossible in the network stays so.
 """
@@ -33,7 +33,7 @@ from verticil.miner.learning import row_kernels
 from verticil.miner.learning.row_kernels import Places
 from verticil.shared.core.arrays import AnyCodes, Floats
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import atoms
+from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.estimate import too_few_records
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.model.network import Network

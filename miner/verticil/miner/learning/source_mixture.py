@@ -41,19 +41,19 @@ from typing import Final
 
 import numpy as np
 
+from verticil.miner.learning.full_likelihood import source_of_records
 from verticil.miner.learning.held_out import quick_network
 from verticil.miner.learning.model_tables import ModelTables, observed_of
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import all_pair_tables
-from verticil.miner.learning.scoring.tables import FamilyTables
-from verticil.miner.learning.whole_rows import source_of_records
 from verticil.shared.core.arrays import Codes, Floats, distinct_rows
 from verticil.shared.numerics.estimation.estimators import inverse_estimate
-from verticil.shared.numerics.joint import atoms
+from verticil.shared.numerics.joint import weighted_records as atoms
+from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, exactly, too_few_records
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.replicates import MOST, people, redrawn
-from verticil.shared.numerics.joint.work import Work
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.elimination import TooWideError, network_pair

@@ -15,8 +15,8 @@ from verticil.shared.masked.arithmetic.derivation import Of, RoundName, pair_fie
 from verticil.shared.masked.arithmetic.field import P, Words, add, check_capacity, from_numbers
 from verticil.shared.masked.arithmetic.plan import Plan
 from verticil.shared.masked.arithmetic.streams import block_rows, row_blocks, words
-from verticil.shared.masked.round.messages import Pair, pairs_of
-from verticil.shared.masked.round.pair_work import People, sizes_of
+from verticil.shared.masked.round.pair_products import People, sizes_of
+from verticil.shared.masked.round.schedule import Pair, pairs_of
 
 _TOTAL_DEVIATIONS: Final = 40
 

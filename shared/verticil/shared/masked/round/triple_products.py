@@ -22,8 +22,8 @@ from verticil.shared.masked.arithmetic.plan import Plan
 from verticil.shared.masked.arithmetic.products import add_one_hot
 from verticil.shared.masked.arithmetic.streams import Field, block_rows, encode_fields, row_blocks, words
 from verticil.shared.masked.arithmetic.triples import PRODUCTS, Three
-from verticil.shared.masked.round.messages import Triple
-from verticil.shared.masked.round.pair_work import People, RowsWork, bytes_of, words_of
+from verticil.shared.masked.round.pair_products import People, RowsWork, bytes_of, words_of
+from verticil.shared.masked.round.schedule import Triple
 from verticil.shared.masked.round.secrets import SETS
 
 COEFFICIENTS: Final = 2

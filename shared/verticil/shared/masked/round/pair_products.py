@@ -22,7 +22,7 @@ from verticil.shared.masked.arithmetic.field import P, Words, add, check_words, 
 from verticil.shared.masked.arithmetic.plan import Plan
 from verticil.shared.masked.arithmetic.products import add_one_hot, of_words, of_words_and_codes
 from verticil.shared.masked.arithmetic.streams import Field, block_rows, row_blocks, words
-from verticil.shared.masked.round.messages import Check, Pair
+from verticil.shared.masked.round.schedule import Check, Pair
 from verticil.shared.masked.round.secrets import CheckSecrets, PairSecrets
 
 

@@ -32,7 +32,7 @@ from cryptography import x509
 
 from verticil.shared.core.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.documents.foreign_files.limits import DOCUMENT_BYTES
-from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.documents.record import Key, Sha256, decode, tame, write
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.signing import verify_signed
@@ -129,7 +129,7 @@ class Trust:
         return identity
 
 
-def signed_statement(node: Node) -> common_pb2.Signed:
+def signed_statement(node: JsonNode) -> common_pb2.Signed:
     """Return a signed statement as a manifest holds it: body as text, signature and certificate in base64."""
     return common_pb2.Signed(
         body=node["body"].text().encode("utf-8"),
@@ -152,13 +152,13 @@ def base64_text(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def expect(node: Node, expected: str) -> None:
+def expect(node: JsonNode, expected: str) -> None:
     """Refuse a text that is not the expected one."""
     if (actual := node.text()) != expected:
         node.fail(f"got '{actual}', expected '{expected}'")
 
 
-def base64_bytes(node: Node) -> bytes:
+def base64_bytes(node: JsonNode) -> bytes:
     """Return the bytes that a text is the base64 of."""
     try:
         return base64.b64decode(node.text(), validate=True)
@@ -166,7 +166,7 @@ def base64_bytes(node: Node) -> bytes:
         return node.fail("expected base64")
 
 
-def utc_time(node: Node) -> dt.datetime:
+def utc_time(node: JsonNode) -> dt.datetime:
     """Return the time that a text is, in UTC and whole seconds."""
     try:
         return dt.datetime.strptime(node.text(), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC)
@@ -188,7 +188,13 @@ def parties_left_out(study: Study, statement: Json) -> dict[str, Json]:
 
 
 def check_sub_model_evidence(
-    directory: Path, manifest: Node, documents: tuple[Node, ...], study: Study, trust: Trust, *, published: dt.datetime
+    directory: Path,
+    manifest: JsonNode,
+    documents: tuple[JsonNode, ...],
+    study: Study,
+    trust: Trust,
+    *,
+    published: dt.datetime,
 ) -> tuple[str, ...]:
     """Check all of it; a release of all parties must hold nothing of the kind.
 
@@ -269,7 +275,13 @@ def read_countersignature(body: bytes) -> Countersignature:
 
 
 def check_countersignatures(
-    entries: Iterable[Node], study: Study, trust: Trust, *, study_digest: str, manifest_sha256: bytes, complete: bool
+    entries: Iterable[JsonNode],
+    study: Study,
+    trust: Trust,
+    *,
+    study_digest: str,
+    manifest_sha256: bytes,
+    complete: bool,
 ) -> tuple[str, ...]:
     """Check the countersignatures of a release.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from verticil.miner.storage.audit import Known, MinerAudit
+from verticil.miner.storage.audit import CatalogueSize, MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.schema import CATALOGUE, SCHEMA
 from verticil.miner.storage.store import Store
@@ -36,8 +36,8 @@ class _Memory:
         strangers: digests of the folders of studies that the catalogue does not know.
     """
 
-    found: Known | None
-    anchored: Known
+    found: CatalogueSize | None
+    anchored: CatalogueSize
     used: bool
     strangers: frozenset[bytes]
 
@@ -91,14 +91,14 @@ def _look(directory: Path) -> _Memory:
     )
 
 
-def _catalogue(path: Path) -> tuple[Known | None, frozenset[bytes]]:
+def _catalogue(path: Path) -> tuple[CatalogueSize | None, frozenset[bytes]]:
     """Return what a catalogue counts, and the digests that it knows or has ended. Only reads."""
     if not version_of(path, SCHEMA):
         return None, frozenset()
     with looking(path) as connection:
         rows: list[tuple[bytes, int]] = connection.execute("SELECT digest, version FROM study").fetchall()
         ended_rows: list[tuple[bytes]] = connection.execute("SELECT digest FROM forgotten").fetchall()
-    counts = Known(studies=len(rows), versions=sum(row[1] for row in rows))
+    counts = CatalogueSize(studies=len(rows), versions=sum(row[1] for row in rows))
     return counts, frozenset([*(digest for digest, _ in rows), *(digest for (digest,) in ended_rows)])
 
 

@@ -28,8 +28,8 @@ from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.person_keys import PAIR_BYTES
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
 from verticil.shared.core.arrays import Codes, give_back, typed
-from verticil.shared.storage.nameless import KeptRows, Rows
 from verticil.shared.storage.sorting import Sorter, keys_of
+from verticil.shared.storage.unlinked_files import KeptRows, Rows
 
 MEMORY_ROWS: Final = 1 << 17
 """People from which on they are sorted, and kept, outside memory."""

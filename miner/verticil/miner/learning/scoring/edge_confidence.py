@@ -34,8 +34,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.scores import EM_STEPS
-from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.design import FamilyDesign

@@ -19,20 +19,20 @@ from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.documents import record
 from verticil.shared.masked.arithmetic.derivation import Of
 from verticil.shared.masked.arithmetic.field import P, Words
-from verticil.shared.masked.round import tables_work
+from verticil.shared.masked.round import opening as tables_work
 from verticil.shared.masked.round.documents import Hello, Opened, Statement
-from verticil.shared.masked.round.messages import Check, Kind, Message
-from verticil.shared.masked.round.pair_work import PairWork, Tossed, bytes_of, words_of
-from verticil.shared.masked.round.reader import Reader
+from verticil.shared.masked.round.frames import Reader
+from verticil.shared.masked.round.pair_products import PairWork, Tossed, bytes_of, words_of
+from verticil.shared.masked.round.round_state import RoundState, check_statement, hello_of, signing_key_matches
+from verticil.shared.masked.round.schedule import Check, Kind, Message
 from verticil.shared.masked.round.secrets import toss_name
-from verticil.shared.masked.round.standing import Standing, check_statement, hello_of, signing_key_matches
 from verticil.shared.masked.round.triple_contents import TripleContents
 from verticil.wire.v1 import common_pb2
 
 Frames = Iterable[bytes]
 
 
-class Told(NamedTuple):
+class TossMessage(NamedTuple):
     """What a toss came to, as one of the two nodes tells it (3f): 192 bytes."""
 
     verifier: bytes
@@ -61,7 +61,7 @@ class Contents(Reader):
         standing: of the node.
     """
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: RoundState) -> None:
         super().__init__(standing)
         self._triples = TripleContents(standing)
         self._make: dict[Kind, Callable[[Message], Frames]] = {
@@ -342,23 +342,23 @@ class Contents(Reader):
         if commitment != self._only(self._about(Kind.CLOSED, check)):
             raise self._wrong(message, "the toss does not fit its commitment")
 
-    def _both_openings(self, check: Check) -> Told:
+    def _both_openings(self, check: Check) -> TossMessage:
         """Return both openings and both commitments; at verifier or dealer."""
         own = self._s.secrets.tosses[toss_name(check)]
         mine = own.value, own.salt, self._own_toss_commitment(check)
         value, salt = self._parts(self._about(Kind.OPEN, check))
         theirs = value, salt, self._only(self._about(Kind.CLOSED, check))
-        return Told(*mine, *theirs) if check.verifier == self._s.me else Told(*theirs, *mine)
+        return TossMessage(*mine, *theirs) if check.verifier == self._s.me else TossMessage(*theirs, *mine)
 
     def _see_told(self, message: Message) -> None:
         check, work, t1 = self._check_of(message), self._s.rows_work(message), self._s.t1
-        openings = Told(*self._parts(message))
+        openings = TossMessage(*self._parts(message))
         one = work.toss_commitment(check, check.verifier, openings.verifier, openings.verifier_salt, t1)
         other = work.toss_commitment(check, check.dealer, openings.dealer, openings.dealer_salt, t1)
         if one != openings.verifier_commitment or other != openings.dealer_commitment or one == other:
             raise self._wrong(message, "the toss does not fit its commitments")
         second = self._about(Kind.TOLD, check, check.other(message.sender))
-        if self._is_there(second) and Told(*self._parts(second)) != openings:
+        if self._is_there(second) and TossMessage(*self._parts(second)) != openings:
             raise self._wrong(message, f"'{second.sender}' tells another toss; one of the two is at fault")
 
     def _toss_of(self, check: Check, verifier: bytes, dealer: bytes) -> Tossed:
@@ -371,7 +371,7 @@ class Contents(Reader):
         s, name = self._s, f"f/expected-{toss_name(check)}"
         content = s.folder.read(name)
         if content is None:
-            openings = Told(*self._parts(self._about(Kind.TOLD, check, check.verifier)))
+            openings = TossMessage(*self._parts(self._about(Kind.TOLD, check, check.verifier)))
             secrets = s.rows_secrets(check)
             run, coefficients = secrets.runs[check.run], self._toss_of(check, openings.verifier, openings.dealer)
             w = s.rows_work(check).expected_commitments(check, secrets, coefficients, s.t1, s.rows_people(check))

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.masked.round import tables_work
+from verticil.shared.masked.round import opening as tables_work
 from verticil.shared.masked.round.documents import DOCUMENT_BYTES
-from verticil.shared.masked.round.messages import Check, Kind, Message
+from verticil.shared.masked.round.round_state import RoundState
+from verticil.shared.masked.round.schedule import Check, Kind, Message
 from verticil.shared.masked.round.secrets import SETS
-from verticil.shared.masked.round.standing import Standing
-from verticil.shared.masked.round.triple_work import SUMS
+from verticil.shared.masked.round.triple_products import SUMS
 
 _SHORT: Final = {
     Kind.HELLO: DOCUMENT_BYTES,
@@ -47,7 +47,7 @@ class Reader:
         standing: of the node.
     """
 
-    def __init__(self, standing: Standing) -> None:
+    def __init__(self, standing: RoundState) -> None:
         self._s = standing
 
     def frame_sizes(self, message: Message) -> list[int]:

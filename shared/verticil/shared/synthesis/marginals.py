@@ -30,7 +30,7 @@ from verticil.shared.numerics.model.elimination import TooWideError, network_mar
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network, PairAccuracy, PairEstimate
 from verticil.shared.synthesis.synthesis import RulesTooWideError, sample_codes
-from verticil.shared.synthesis.written import cell_counts
+from verticil.shared.synthesis.table_columns import cell_counts
 
 _SAMPLE: Final = 1_000_000
 """Records that the shares are read from where exact elimination is too large."""

@@ -22,7 +22,7 @@ from fractions import Fraction
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from verticil.party.limits.policy import Policy
+from verticil.party.limits.limits import Policy
 from verticil.party.operator import accounts
 from verticil.party.operator.commands import Status, status_of, study_status
 from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
@@ -86,7 +86,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StudyLine:
     """In one word how a study is, and in a sentence what it waits for."""
 
     how: str
@@ -101,7 +101,7 @@ class Overview:
     party: str
     daemon: DaemonView
     waiting: tuple[tuple[PendingStudy, str], ...]
-    studies: tuple[tuple[StudyStatus, Standing], ...]
+    studies: tuple[tuple[StudyStatus, StudyLine], ...]
     datasets: tuple[BudgetView, ...]
     audit: LogState
     blocks: tuple[Block, ...]
@@ -134,7 +134,7 @@ class StudyPage:
 
     party: str
     study: StudyStatus
-    standing: Standing
+    standing: StudyLine
     objections: tuple[str, ...]
     words: StudyInWords | None
     identifying: bool
@@ -316,7 +316,7 @@ def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
 # ---- one study
 
 
-def _standing(status: StudyStatus, waits: str) -> Standing:
+def _standing(status: StudyStatus, waits: str) -> StudyLine:
     state, failure = State[status.state.upper()], status.failure
     n_given = f"{status.approvals} of {status.approvers_needed} approvals given here"
     if status.revoked:
@@ -332,7 +332,7 @@ def _standing(status: StudyStatus, waits: str) -> Standing:
         how, words, blocked_by = "waiting", f"waits for your {waits}", n_given if waits == "approval" else ""
     else:
         how, words, blocked_by = "working", state.words, status.stage
-    return Standing(how=how, words_of_state=words, blocked_by=blocked_by)
+    return StudyLine(how=how, words_of_state=words, blocked_by=blocked_by)
 
 
 def _identifying(epsilon: float | None) -> bool:

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.measured import tables_with
+from verticil.miner.learning.exact_tables import tables_with
 from verticil.miner.storage.store import write_durably
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables

@@ -22,7 +22,7 @@ from verticil.shared.masked.arithmetic.plan import Plan
 from verticil.shared.masked.arithmetic.streams import encode_fields
 from verticil.shared.masked.round import envelope
 from verticil.shared.masked.round.documents import Hello
-from verticil.shared.masked.round.messages import PUBLIC, Kind, Message
+from verticil.shared.masked.round.schedule import PUBLIC, Kind, Message
 from verticil.shared.masked.round.secrets import Secrets
 from verticil.wire.v1 import common_pb2
 

@@ -22,7 +22,7 @@ from verticil.party.protocol.between.artifact_store import Item, Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.between.network import MINER, all_of
 from verticil.party.protocol.between.shared_statistics import data_fingerprint, statistics, store_shared
-from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
+from verticil.party.protocol.peer.parameters import learn_families, learn_scores, share_noise
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.reconciliation.columns import RECIPIENT
 from verticil.party.protocol.statistics import EVERYONE

@@ -19,12 +19,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.dataset.releases import Column, Origins, Release
-from verticil.party.limits import policy
-from verticil.party.limits.policy import Objection
+from verticil.party.dataset.column_draws import Column, ColumnDraw, Origins
+from verticil.party.limits import limits as policy
+from verticil.party.limits.limits import Objection
 from verticil.party.limits.rules import (
     RULE_PREFIX,
-    Known,
+    RequestFacts,
     Rule,
     against,
     approver_name,
@@ -118,7 +118,9 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     except VerticilError as error:
         return Ruling(rule=None, why=(f"{error.code}: {error.message}",))
     why = list(
-        list_uncovered(study, config.name, columns, Known.all_of([config.codebook, *_approved_by_people(voting)]))
+        list_uncovered(
+            study, config.name, columns, RequestFacts.all_of([config.codebook, *_approved_by_people(voting)])
+        )
     )
     if (limit := config.policy.max_rule_approvals_per_day) <= voting.decisions.approvals_by_rule(at - _DAY):
         why.append(
@@ -184,10 +186,10 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
     return tuple(reasons)
 
 
-def _list_releases(voting: Voting, study: Study) -> list[tuple[Release, bool]]:
+def _list_releases(voting: Voting, study: Study) -> list[tuple[ColumnDraw, bool]]:
     """Return each unit that is sent, as far as it is known without the data, and whether the same draw was sent before."""
     places = origins(voting.config, study)
-    releases: list[tuple[Release, bool]] = []
+    releases: list[tuple[ColumnDraw, bool]] = []
     for index in study.units_of(voting.config.name):
         if index in protocol_of(study).readable(study):
             release = release_of(study, index, places=places, fingerprint=b"", site_secret=voting.secret.value)
@@ -195,7 +197,7 @@ def _list_releases(voting: Voting, study: Study) -> list[tuple[Release, bool]]:
     return releases
 
 
-def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bool]]) -> None:
+def _check_room(voting: Voting, study: Study, before: Iterable[tuple[ColumnDraw, bool]]) -> None:
     """Refuse what may not fit: a draw that was sent before, or has room, costs nothing only where changed data are refused.
 
     Raises:
@@ -213,7 +215,7 @@ def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bo
         voting.ledger.check_room(dataset, events, voting.config.policy)
 
 
-def _approved_by_people(voting: Voting) -> Iterable[Known]:
+def _approved_by_people(voting: Voting) -> Iterable[RequestFacts]:
     """Return what the studies asked that people approved here, and did not take back."""
     for record in voting.state.studies():
         if record.approval is None or record.revocation_sent is not None or record.denial_sent is not None:

@@ -47,7 +47,7 @@ class Table:
         self._database.write("UPDATE study SET version = version + 1 WHERE digest = ?", (study,))
 
     def _change(self, study: bytes, sql: str, *values: Cell) -> bool:
-        """Return one statement; when it changed a row, the study's version grows in the same transaction."""
+        """Run one statement; when it changed a row, the study's version grows in the same transaction."""
         with self._database.transaction():
             changed = self._database.write(sql, values) > 0
             if changed:
@@ -55,7 +55,7 @@ class Table:
         return changed
 
     def _add(self, study: bytes, table: str, *values: object, **columns: Cell) -> bool:
-        """Return one row of a study, unless there is one; the study's version grows with it."""
+        """Add one row of a study, unless there is one; the study's version grows with it."""
         with self._database.transaction():
             added = self._database.insert(table, *values, study=study, conflict=STAYS, **columns) > 0
             if added:

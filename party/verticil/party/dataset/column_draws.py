@@ -42,7 +42,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ColumnDraw:
     """The randomized values of one unit over the whole data set, or statistics of it, as the ledger tells them apart.
 
     Attributes:
@@ -86,7 +86,7 @@ class Release:
         return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), event_text])
 
     @classmethod
-    def from_json(cls, text: str) -> Release:
+    def from_json(cls, text: str) -> ColumnDraw:
         """Read what `to_json` wrote."""
         variables, dataset, sources, codebook, transition, secret, fingerprint, source, event_text = json.loads(text)
         return cls(
@@ -119,7 +119,7 @@ class Origins:
         variables: the study's names.
         dataset: of party.toml.
         sources: local columns.
-        codebook, transition, secret, fingerprint, source_fingerprint: digests; see `Release`.
+        codebook, transition, secret, fingerprint, source_fingerprint: digests; see `ColumnDraw`.
         n_records: people in the table.
     """
 
@@ -138,7 +138,7 @@ class Origins:
         return (self.fingerprint, self.source_fingerprint) == (other.fingerprint, other.source_fingerprint)
 
 
-def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Origins]:
+def origins_of(releases: Mapping[int, ColumnDraw], n_records: int) -> dict[int, Origins]:
     """Return where the data of each unit come from and their fingerprint, to say later what changed."""
     return {
         index: Origins(
@@ -156,7 +156,7 @@ def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Ori
     }
 
 
-def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
+def seals(releases: Mapping[int, ColumnDraw], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
     """Return what an approval says of the data of each unit: 32 bytes that change with the data and with where they come
     from.
 
@@ -173,7 +173,7 @@ def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secre
     """
     key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_SEAL + proposal_digest).derive(site_secret)
 
-    def seal(index: int, release: Release) -> bytes:
+    def seal(index: int, release: ColumnDraw) -> bytes:
         draw = [part if isinstance(part, str) else part.hex() for part in release.draw]
         data = [release.fingerprint, release.source_fingerprint]
         return hmac.digest(key, json.dumps([index, *draw, *(part.hex() for part in data)]).encode("ascii"), "sha256")
