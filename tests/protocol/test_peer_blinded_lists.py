@@ -428,7 +428,7 @@ async def test_feature_14_dh_psi_between_peers_notices_who_tells_two_lists(feder
 @pytest.mark.parametrize(
     ("lie", "problem"),
     [
-        (lambda data: data[:4] + data[:4] + data[8:], "a place is told twice"),
+        (lambda data: data[:4] + data[:4] + data[8:], "a place is given twice"),
         pytest.param(lambda data: b"\xff" * 4 + data[4:], "a place is behind the end of the list", marks=SLOW),
         pytest.param(lambda data: data[4:], "236 bytes, expected 4 for each of the common people", marks=SLOW),
     ],

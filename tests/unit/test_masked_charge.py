@@ -230,7 +230,9 @@ def test_no_rule_approves_a_masked_study(config: PartyConfig, masked: Study) -> 
         site.state.remember(task_of(digest, proposal), masked.id, NOW)
         found = ruling(site.voting, site.state.study(digest), NOW)
     assert found.rule is None
-    assert found.why == ("nobody reads a column, which rests on who deals masks and draws noise: a person decides",)
+    assert found.why == (
+        "the protection of its columns depends on the dealers of masks and on who draws noise, so a person decides",
+    )
 
 
 def test_each_linkage_is_a_row_and_there_are_so_many(config: PartyConfig, masked: Study) -> None:

@@ -302,7 +302,7 @@ def test_a_database_that_is_not_there(tmp_path: Path) -> None:
     found = fault(DatasetRule(format="server", server=server, id="id", table="t"), "id")
     assert (found.code, found.message) == (
         "DATA_INTERRUPTED",
-        "table 't': the database cannot be reached, or lets nobody in",
+        "table 't': the database cannot be reached, or it refuses every login",
     )
 
 

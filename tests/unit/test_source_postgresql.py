@@ -225,7 +225,7 @@ def test_what_the_database_does_not_know(people: DatasetRule, change: dict[str, 
         ("postgresql://reader@127.0.0.1:{port}/postgres", "wants a password"),
         ("postgresql://owner:{word}@127.0.0.1:{port}/4711", "has no such database or user"),
         ("postgresql://owner:{word}@127.0.0.1:{nobody}/postgres", "nothing listens there"),
-        ("postgresql://owner:{word}@nowhere.invalid:{port}/postgres", "has a host name that nobody knows"),
+        ("postgresql://owner:{word}@nowhere.invalid:{port}/postgres", "has an unknown host name"),
         (
             "postgresql://owner:{word}@127.0.0.1:{port}/postgres?sslmode=require",
             "cannot agree with this machine on TLS",

@@ -209,7 +209,7 @@ async def test_what_nobody_foresaw_is_said_and_does_not_silence_the_daemon(tmp_p
         vitals.serving(look)
         while probed(tmp_path)[0] != 1:
             await asyncio.sleep(0.01)
-        assert "error INTERNAL: how the daemon is cannot be told: ZeroDivisionError" in probed(tmp_path)[1]
+        assert "error INTERNAL: the health of the daemon cannot be determined: ZeroDivisionError" in probed(tmp_path)[1]
         well = True
         vitals.serving(look)
         while probed(tmp_path)[0]:

@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 MinerConfigOption = Annotated[Path, typer.Option("--config", help="miner.toml.")]
 OutOption = Annotated[Path, typer.Option(help="File to make.")]
 PlainOption = Annotated[
-    bool, typer.Option("--plain", help="Signed, but not sealed: whoever finds the file can read what is in it.")
+    bool, typer.Option("--plain", help="Sign the file, but do not seal it: anybody who finds it can read it.")
 ]
 OlderOption = Annotated[
     bool, typer.Option("--accept-older", help="The state here comes from a backup: go on from what the other side has.")
@@ -132,7 +132,7 @@ def ask_miner(config: Path, request: ControlRequest, kind: type[Answer]) -> Answ
 
 
 def _show_export(export: Exported, recipient: str, command: str) -> None:
-    how = "sealed for it" if export.sealed else "NOT sealed: whoever finds it can read it"
+    how = "sealed for it" if export.sealed else "NOT sealed: anybody who finds the file can read it"
     say(f"wrote {export.file}: bundle {export.bundle}, {export.bytes:,} bytes, {how}")
     for what, content in (export.holds or {}).items():
         say(f"  {content.number:>4} {what}, {content.bytes:,} bytes")

@@ -48,10 +48,11 @@ def attack_epsilon(
         typer.Option(min=1_000, max=1_000_000_000, help="Under each input, twice; where a draw is slow, a part of it."),
     ] = 300_000,
     confidence: Annotated[
-        float, typer.Option(help="That no lower bound of the whole run is above the true epsilon.")
+        float, typer.Option(help="Confidence that every lower bound of the whole run is below the true epsilon.")
     ] = 0.999,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of all draws, to repeat a run; default: a new one, which is printed.")
+        int | None,
+        typer.Option(min=0, help="Seed of all draws, to repeat a run; default: a new one, which is printed."),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all that was found to this new file.")

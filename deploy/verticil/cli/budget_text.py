@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ADVERSARIES: Final = {
     "public": "everybody",
-    "columns": "who reads columns: the miner, or the peers",
+    "columns": "readers of columns: the miner, or the peers",
     "dealer": "a dealer with its partner",
 }
 

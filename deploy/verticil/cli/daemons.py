@@ -30,7 +30,7 @@ class LogLevel(StrEnum):
     error = "error"
 
 
-LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="How much to log.")]
+LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="Amount of logging.")]
 LogJsonOption = Annotated[bool, typer.Option("--log-json", help="Logs as JSON lines.")]
 WithParentOption = Annotated[bool, typer.Option("--with-parent", hidden=True)]
 SeedDerivedOption = Annotated[bool, typer.Option("--seed-derived", hidden=True)]

@@ -50,7 +50,7 @@ def demo(
         ),
     ] = False,
     rows: Annotated[
-        int | None, typer.Option(min=500, max=30_647, help="How many common people; default: all 30,647.")
+        int | None, typer.Option(min=500, max=30_647, help="Number of common people; default: all 30,647.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Derive the sites' secrets from it, for a repeatable run.")

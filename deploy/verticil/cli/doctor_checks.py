@@ -300,7 +300,7 @@ async def _check_acceptance(line: Connection, us: str, *, clock: Callable[[], dt
     except VerticilError as error:
         yield fail("protocol version", error)
     except ValueError:
-        yield fail("protocol version", PeerFault("VERSION_UNSUPPORTED", "the other node tells no version"))
+        yield fail("protocol version", PeerFault("VERSION_UNSUPPORTED", "the other node does not say its version"))
     if (stamp := health.get(TIME_KEY, "")).isdigit():
         yield _skew(float(stamp) / 1000 - clock().timestamp())
 
@@ -477,7 +477,7 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
         try:
             if rule.server is not None and not rule.server.is_checked():
                 hint = "add ?sslmode=verify-full&sslrootcert=FILE to its URL, FILE with the authority of the server's certificate"
-                yield warn(check, "who answers as the database, and who reads along, is not checked", hint)
+                yield warn(check, "neither the identity of the database nor the line to it is checked", hint)
             names = header(rule)
         except VerticilError as error:
             yield fail(check, error)
@@ -518,7 +518,7 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
             check = "state"
             if (older := told_older(config, site.state.heartbeat())) is not None:
                 raise older
-            yield ok(check, f"{len(site.ledger.rows())} ledger rows, and all that the audit log tells is in them")
+            yield ok(check, f"{len(site.ledger.rows())} ledger rows; they have everything that the audit log has")
     except VerticilError as error:
         yield fail("state" if error.code == "LEDGER_OLDER" else check, error)
 
@@ -586,7 +586,7 @@ def _masked(config: PartyConfig) -> Iterator[Finding]:
     if not (dealers and noise):
         what = "deals masks" if noise else "is counted for noise"
         confirm = "they read you the words of their keys, then: verticil party confirm-key NAME WORDS"
-        yield warn(check, f"permitted, but nobody else {what} by this policy", confirm)
+        yield warn(check, f"permitted; by this policy no other party {what}", confirm)
     else:
         yield ok(
             check, f"masks may be dealt by {', '.join(dealers)}; noise is counted of {', '.join(noise)} and this party"

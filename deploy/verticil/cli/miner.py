@@ -198,6 +198,6 @@ def verify_audit(config: _ConfigOption = Path("miner.toml"), form: FormatOption 
 app.add_typer(
     audit_app,
     name="audit",
-    help="The log of whom this miner refused, each line chained to the one before.",
+    help="Show the log of callers that this miner refused; each line is chained to the one before.",
     epilog="Example: verticil miner audit verify --config miner.toml",
 )

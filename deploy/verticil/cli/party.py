@@ -174,10 +174,10 @@ def verify_audit(config: ConfigOption = Path("party.toml"), form: FormatOption =
         return
     put(f"[green]holds[/]: {result.lines} lines, head {result.head}")
     for line in result.torn_lines:
-        put(f"line {line} tells of an unfinished line before it, from a process that was killed")
+        put(f"line {line} says that the line before it is unfinished, from a process that was killed")
     if result.unfinished_bytes:
         say("an unfinished line stands at the end, from a process that was killed; the next event cuts it off")
-    say("note the head somewhere else: nobody can then write another history, not even at this machine")
+    say("write the head down somewhere else: the history can then not be rewritten unseen, not even on this machine")
 
 
 # ---- keys of others
@@ -233,7 +233,7 @@ def add_approver(
         Path | None,
         typer.Option("--key", help="The private key, made when absent; default: approvers/NAME.key beside party.toml."),
     ] = None,
-    public_key: Annotated[str | None, typer.Option("--public-key", help="Of a key that was made elsewhere.")] = None,
+    public_key: Annotated[str | None, typer.Option("--public-key", help="Public key that was made elsewhere.")] = None,
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
@@ -271,7 +271,7 @@ def list_approvers(config: ConfigOption = Path("party.toml"), form: FormatOption
     if emit(view, form=form):
         return
     if not view.approvers:
-        say("nobody is named: whoever may run the command here approves for the site")
+        say("no approver is named: every user who may run the command here approves for the site")
     for row in view.approvers:
         say(f"{row.name}  {row.public_key or 'no key: cannot approve'}")
     put(f"{view.approvers_needed} needed")

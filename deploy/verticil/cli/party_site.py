@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _LITTLE_ROOM_BYTES = 1 << 20
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="party.toml.")]
-ApproverOption = Annotated[str | None, typer.Option("--as", help="Who decides; default: your login at this host.")]
+ApproverOption = Annotated[
+    str | None, typer.Option("--as", help="Name of the person who decides; default: your login at this host.")
+]
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST/ID or digest of the study.")]
 
 
@@ -56,7 +58,8 @@ def init(
         str | None, typer.Option(help="The database that has it, without a password: postgresql://USER@HOST/DATABASE.")
     ] = None,
     query: Annotated[
-        str | None, typer.Option(help="What yields the table in a database, in place of its name.")
+        str | None,
+        typer.Option(help="Query whose result is the table, in place of the name of a table in the database."),
     ] = None,
     password_file: Annotated[
         Path | None, typer.Option("--password-file", help="With --url: the file that has the password, 0600.")
@@ -287,7 +290,7 @@ def _print_study(study: StudyStatus) -> None:
     for objection in study.objections:
         say(f"against it: {objection}", style="red")
     if study.miner_forgot:
-        told_again = "; it was told again" if study.miner_forgot == "revocation" else ""
+        told_again = "; it was sent again" if study.miner_forgot == "revocation" else ""
         put(f"the miner does not know the {study.miner_forgot} any more{told_again}", style="yellow")
     if (failure := study.failure) is not None:
         say(f"{failure.code}: {failure.message}", style="red")
@@ -329,7 +332,7 @@ def ui(
             signal.signal(number, lambda _number, _frame: threading.Thread(target=server.shutdown).start())
         if not emit({"party": document.name, "url": server.url}, form=form):
             say(f"{document.name}: open {server.url}")
-            say("whoever has this address can read the page; Ctrl-C ends it", style="dim")
+            say("everybody who has this address can read the page; Ctrl-C ends it", style="dim")
         sys.stdout.flush()
         server.serve_forever()
     emit({"party": document.name, "stopped": True}, form=form)
@@ -379,7 +382,8 @@ def restore(
     audit_log: Annotated[
         Path | None,
         typer.Option(
-            "--audit-log", help="state/audit.jsonl of the state that is lost: what it tells besides is charged."
+            "--audit-log",
+            help="state/audit.jsonl of the lost state: everything in it that the backup lacks is charged.",
         ),
     ] = None,
     form: FormatOption = Format.text,

@@ -107,7 +107,7 @@ def _peers(options: list[str]) -> dict[str, str]:
 @app.command("issue", epilog="Example: verticil pki issue hospital --role party --ca pki --out hospital/pki")
 def issue(
     name: Annotated[str, typer.Argument(help="Name in the certificate; for a party its name in studies.")],
-    role: Annotated[Role, typer.Option(help="What the holder may do.")],
+    role: Annotated[Role, typer.Option(help="Role of the holder.")],
     ca: CaOption = Path("pki"),
     out: Annotated[Path | None, typer.Option(help="Folder for the files; default: the authority's.")] = None,
     host: HostOption = None,
@@ -163,7 +163,7 @@ def sign(
     if form is Format.text:
         put(f"name      [bold]{content.identity.name}[/]")
         put(f"role      [bold]{content.identity.role}[/]")
-        say(f"hosts     {', '.join(content.hosts) or 'none: this node serves nobody'}")
+        say(f"hosts     {', '.join(content.hosts) or 'none: this node serves no calls'}")
         put(f"key hash  {content.key_hash}")
         if content.sealing:
             put(f"sealing   {content.sealing.hex()}")
@@ -175,7 +175,7 @@ def sign(
         if form is Format.json or not sys.stdin.isatty():
             raise Misuse(
                 "USAGE",
-                f"sign: nobody has confirmed key hash {content.key_hash}",
+                f"sign: key hash not confirmed: {content.key_hash}",
                 hint="compare it with the site by telephone, then give --yes",
             )
         typer.confirm("does the site read you the same key hash by telephone?", abort=True)
@@ -248,7 +248,7 @@ def revoke(
     authority = open_authority(ca)
     if not yes:
         if form is Format.json or not sys.stdin.isatty():
-            raise Misuse("USAGE", f"revoke: nobody has confirmed '{target[:80]}'", hint="give --yes")
+            raise Misuse("USAGE", f"revoke: not confirmed: '{target[:80]}'", hint="give --yes")
         typer.confirm(f"revoke {target} for good?", abort=True)
     path, matching, n_serials = revoke_certificates(authority, target)
     payload = {
@@ -266,16 +266,16 @@ def revoke(
         again = f"verticil pki request {entry.identity.name} --role {entry.identity.role} --new-keys"
         say(f"if it is to come back, at the site: {again}")
     put(f"{n_serials} serials on the deny-list {path}")
-    say("put it beside the ca.crt that the miner reads: it refuses them within a minute, and tells the parties")
+    say("put it beside the ca.crt that the miner reads: it refuses them within a minute and informs the parties")
     say("without a miner: beside every party's ca.crt")
 
 
-FolderOption = Annotated[Path, typer.Option("--dir", help="Folder of this node's keys and certificate; nobody else's.")]
+FolderOption = Annotated[Path, typer.Option("--dir", help="Folder of the keys and certificate of this node alone.")]
 
 
 def request(
     name: Annotated[str, typer.Argument(help="Name in the certificate; for a party its name in studies.")],
-    role: Annotated[Role, typer.Option(help="What this node may do.")],
+    role: Annotated[Role, typer.Option(help="Role of this node.")],
     folder: FolderOption = Path("pki"),
     federation: FederationOption = Path("federation.toml"),
     host: HostOption = None,
@@ -313,7 +313,7 @@ def request(
 def install(
     answer: Annotated[Path, typer.Argument(metavar="SIGNED", help="NAME.signed, as the coordinator sent it.")],
     fingerprint: Annotated[
-        str, typer.Option(help="SHA-256 of the authority's certificate, as you were told by telephone.")
+        str, typer.Option(help="SHA-256 of the authority's certificate, as the authority read it to you by telephone.")
     ],
     folder: FolderOption = Path("pki"),
     federation: FederationOption = Path("federation.toml"),

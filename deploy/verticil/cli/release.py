@@ -133,7 +133,7 @@ def _print_verified(result: VerifiedRelease) -> None:
     if result.exact_parameters:
         say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")
     if result.simulation:
-        say("this release comes from a simulation: whoever ran it held all the tables")
+        say("this release comes from a simulation: the person who ran it held all the tables")
     if result.seed_derived:
         say("the sites' secrets were derived from a seed: the noise can be computed again", style="yellow")
 
@@ -172,7 +172,7 @@ def sample(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The release folder; its models are read, and nothing is verified.")
     ],
-    n: Annotated[int, typer.Option("-n", "--records", min=1, max=100_000_000, help="How many synthetic records.")],
+    n: Annotated[int, typer.Option("-n", "--records", min=1, max=100_000_000, help="Number of synthetic records.")],
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same records.")] = 0,
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")] = Path("synthetic.csv"),
     given: GivenOption = None,

@@ -312,7 +312,8 @@ def draft(
         "title"
     ],
     purpose: Annotated[
-        str, typer.Option(help="What the parties read before they approve; a study with the default is refused.")
+        str,
+        typer.Option(help="Purpose, which the parties read before they approve; a study with the default is refused."),
     ] = PLACEHOLDERS["purpose"],
     public: Annotated[
         bool, typer.Option("--public", help="The tables are public: what was seen in them needs no review.")

@@ -37,7 +37,8 @@ def synthesize_command(
         Path, typer.Option(help="study.toml: columns with their categories and bins, which are public knowledge.")
     ],
     epsilon: Annotated[
-        float | None, typer.Option(help="Of all that is published, for each person; default: the study's, else 1.")
+        float | None,
+        typer.Option(help="Epsilon of everything that is published, for each person; default: the study's, else 1."),
     ] = None,
     delta: Annotated[float | None, typer.Option(help="With it; default: the study's, else 1e-9.")] = None,
     method: Annotated[

@@ -56,7 +56,7 @@ def check_table(table: TextTable, name: str) -> TextTable:
         raise DataFault(
             "DATA_EMPTY",
             f"{name}: {wording.count(table.n_rows, 'row')}, expected at least {LEAST_RECORDS}",
-            hint="chance tells more of so few records than how they were made",
+            hint="with so few records the figures are mostly chance",
         )
     return dataclasses.replace(table, notes=[note.removeprefix(NOTE) for note in table.notes])
 

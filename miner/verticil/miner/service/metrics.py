@@ -89,13 +89,13 @@ def miner_gauges(
     )
     yield Gauge(
         name="learning_percent",
-        help="How far learning has come, by what it does now (such as searching); of several studies the one that is least far.",
+        help="Progress of learning by stage (such as searching); with several studies, of the one that is least far.",
         labels=("stage",),
         values=percents,
     )
     yield Gauge(
         name="learning_retries",
-        help="How often learning came to nothing and was tried again: a process died, or columns were damaged; all studies.",
+        help="Number of times that learning was repeated because a process died or columns were damaged; all studies.",
         values={(): float(retries)},
     )
     yield Gauge(

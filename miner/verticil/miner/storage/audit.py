@@ -140,7 +140,7 @@ class _FileAnchor:
             raise DataFault(
                 "STATE_CORRUPT",
                 f"{self._path}: not the head of an audit log",
-                hint="keep it and audit.jsonl for whoever looks into it, and restore both from a backup",
+                hint="keep it and audit.jsonl for an investigation, and restore both from a backup",
             ) from None
 
     def set_head(self, head: Head) -> None:

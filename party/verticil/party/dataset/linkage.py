@@ -198,7 +198,7 @@ def marked_positions(
         raise _mismatch("the bitmap marks a record behind the end of the list")
     n_marked = int(np.bitwise_count(bitmap_bytes).sum(dtype=np.int64))
     if n_marked != n_common:
-        raise _mismatch(f"the bitmap marks {n_marked} records, the miner tells {n_common}")
+        raise _mismatch(f"the bitmap marks {n_marked} records, the miner reports {n_common}")
 
     def parts() -> Iterator[NDArray[np.int64]]:
         for start in range(0, bitmap_bytes.size, _ROWS // 8):
@@ -218,7 +218,7 @@ def check_own_size(n_records: int, minimum: int) -> None:
         raise Refusal(
             "LINKAGE_TOO_SMALL",
             f"this party has {n_records} records to link, expected at least {minimum} in common",
-            hint="is the table whole? verticil party check tells which of its rows are left out",
+            hint="is the table whole? `verticil party check` says which rows are left out",
         )
 
 

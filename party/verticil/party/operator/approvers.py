@@ -158,7 +158,7 @@ def remove_approver(path: Path, name: str) -> RemovedApprover:
     if name not in config.approver_keys:
         raise Misuse("CONFIG_INVALID", f"{where}: '{name}' has no key there", hint="verticil party approver list")
     if len(config.approver_keys) == 1:
-        hint = "add another one first; without approvers whoever may run the command here approves for the site"
+        hint = "add another one first; without approvers every user who may run the command here approves for the site"
         raise Misuse("CONFIG_INVALID", f"{where}: '{name}' is the only one", hint=hint)
     text = path.read_bytes().decode("utf-8")
     remaining_text = next((rest for rest in _without_one_table(text) if _lacks(text, rest, name)), None)

@@ -560,7 +560,7 @@ def seal(
         raise Misuse(
             "USAGE",
             f"the passphrase has {len(passphrase)} letters, expected at least {LEAST_LETTERS}",
-            hint="a few words that nobody said before; keep them where the backup is not",
+            hint="choose a few words of your own, and keep them in another place than the backup",
         )
     head: dict[str, str | int] = {
         **head_fields,

@@ -55,7 +55,7 @@ def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[]
     )
     yield Gauge(
         name="studies",
-        help="Studies by state, as last told.",
+        help="Number of studies in each state, by the last report.",
         labels=("state",),
         values={(state.words,): float(states[state]) for state in State},
     )

@@ -67,7 +67,9 @@ def purge(
         DataFault: STATE_CORRUPT, DISK_FULL.
     """
     if study is None and older_than_days is None:
-        raise Misuse("USAGE", "expected STUDY or --older-than", hint="what ended long ago: --older-than 90")
+        raise Misuse(
+            "USAGE", "expected STUDY or --older-than", hint="studies that ended more than 90 days ago: --older-than 90"
+        )
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
         records = site.state.studies() if study is None else (site.state.find(study),)

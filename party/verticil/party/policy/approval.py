@@ -417,7 +417,8 @@ def check_effective(approved_study: Study, effective: bytes, effective_digest: b
     """
     if hashlib.sha256(effective).digest() != effective_digest:
         raise PeerFault(
-            "STUDY_MISMATCH", f"study '{approved_study.id}': the effective study does not have the digest that is told"
+            "STUDY_MISMATCH",
+            f"study '{approved_study.id}': the effective study does not have the digest that was sent with it",
         )
     study = parse_canonical(effective)
     check_own_part(approved_study, study, party)

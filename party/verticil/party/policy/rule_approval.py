@@ -127,7 +127,9 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
             f"rules have approved {limit} studies within 24 hours, the most of policy.max_rule_approvals_per_day"
         )
     if opens_tables(study):
-        why.append("nobody reads a column, which rests on who deals masks and draws noise: a person decides")
+        why.append(
+            "the protection of its columns depends on the dealers of masks and on who draws noise, so a person decides"
+        )
     sources = {variable: column.source for variable, column in columns.items()}
     repeats = None if before is None else all(again for _, again in before)
     results = [

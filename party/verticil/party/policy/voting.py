@@ -76,7 +76,7 @@ class FollowedApprovers:
             try:
                 config = load_party(self._path)
             except VerticilError as error:
-                _log.warning("the approvers cannot be read anew, the former ones stay: %s", error)
+                _log.warning("the approvers cannot be read again; the ones read before stay in force: %s", error)
                 return self._now
             approvers = _approvers(config)
             if config.name == self._name and approvers != self._now:

@@ -400,7 +400,7 @@ class Engine(Generic[R]):
                     return True
                 wake.set()  # what is to be done about it is planned at once
             case Meaning.UNTOLD:
-                _log.warning("the failure could not be told: %s", error)
+                _log.warning("the failure could not be reported: %s", error)
                 await run.untold()
         return False
 

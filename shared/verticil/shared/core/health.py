@@ -131,7 +131,7 @@ class Vitals:
         except VerticilError as error:
             report = error
         except Exception as error:  # noqa: BLE001 (a daemon must not be taken for dead because of it)
-            report = InternalFault("INTERNAL", f"how the daemon is cannot be told: {type(error).__name__}")
+            report = InternalFault("INTERNAL", f"the health of the daemon cannot be determined: {type(error).__name__}")
         trouble = report.code if isinstance(report, VerticilError) else ""
         if trouble != self._trouble:
             if isinstance(report, VerticilError):

@@ -120,7 +120,7 @@ def _fault(rule: DatasetRule, error: Exception, *, before_rows: bool = False) ->
             DataFault(
                 "DATA_INTERRUPTED",
                 f"{rule.name}: locked by a program that has it open to write",
-                hint="DuckDB lets nobody read it meanwhile",
+                hint="DuckDB allows no other reader meanwhile",
             ),
         ),
         (

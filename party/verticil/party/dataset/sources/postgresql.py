@@ -66,7 +66,7 @@ _UNREACHABLE: Final = {
     "password authentication failed": ("refuses the user or the password", ""),
     "no password supplied": ("wants a password", "password_file or password_env in [dataset.NAME] say where it is"),
     "pg_hba.conf": ("lets this user or machine not in", "its administrator adds a line to pg_hba.conf"),
-    "could not translate host name": ("has a host name that nobody knows", ""),
+    "could not translate host name": ("has an unknown host name", ""),
     "Connection refused": ("refuses connections: nothing listens there", ""),
     "timeout expired": ("does not answer", "is a firewall between?"),
     "does not exist": ("has no such database or user", ""),

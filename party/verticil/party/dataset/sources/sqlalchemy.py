@@ -120,7 +120,7 @@ def _fault(rule: DatasetRule, error: Exception, *, before_rows: bool = False) ->
     from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
     has_statement = isinstance(error, DBAPIError) and error.statement is not None and not error.connection_invalidated
-    unreachable = "the database cannot be reached, or lets nobody in"
+    unreachable = "the database cannot be reached, or it refuses every login"
     hint = "see url in [dataset.NAME] of party.toml: host, user, password, database"
     orig = str(getattr(error, "orig", "")).lower()
     cases = (

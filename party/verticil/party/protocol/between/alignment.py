@@ -96,7 +96,7 @@ async def take_common_list(context: PeerStudyContext) -> None:
             minimum=context.minimum,
         )
         sha256 = hashlib.sha256(common).digest()  # what names a list on the wire
-        problem = f"'{teller}' tells another common list than the one that was accepted"
+        problem = f"'{teller}' sends another common list than the one that was accepted"
         context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
         context.accept_people(holding, rows, sha256)
         store.put(context.digest, Kind.COMMON, common)

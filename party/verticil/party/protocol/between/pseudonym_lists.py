@@ -179,7 +179,7 @@ def positions_problem(data: bytes, *, n_tokens: int, n_common: int) -> str:
         n_common: how many there have to be.
 
     >>> positions_problem(np.array([1, 1], dtype="<u4").tobytes(), n_tokens=3, n_common=2)
-    'a place is told twice'
+    'a place is given twice'
     """
     if len(data) != POSITION_BYTES * n_common:
         return f"{len(data)} bytes, expected {POSITION_BYTES} for each of the common people"
@@ -188,7 +188,7 @@ def positions_problem(data: bytes, *, n_tokens: int, n_common: int) -> str:
         return "a place is behind the end of the list"
     is_marked = np.zeros(n_tokens, dtype=np.bool_)
     is_marked[positions] = True
-    return "a place is told twice" if np.count_nonzero(is_marked) != n_common else ""
+    return "a place is given twice" if np.count_nonzero(is_marked) != n_common else ""
 
 
 def trace_positions(positions: bytes, order: bytes) -> bytes:

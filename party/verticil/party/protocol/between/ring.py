@@ -202,7 +202,7 @@ class _Ring:
         try:
             steps = list(peer_pb2.BlindedSteps.FromString(data).steps)
         except DecodeError:
-            raise self._context.wrong_list(owner, hop, "what was signed of it cannot be read") from None
+            raise self._context.wrong_list(owner, hop, "the signed statement of it cannot be read") from None
         study, check = self._context.digest, self._context.node.check_statement
         await asyncio.to_thread(
             lists.check_steps, steps, parties=self.parties, study=study, owner=owner, hop=hop, check=check
@@ -306,7 +306,7 @@ class _Ring:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
                 f"study '{self._context.record.study_id}': party '{name}' found another common list than '{self._context.me}'",
-                hint="nothing was randomized; a party has told others another list than this one",
+                hint="nothing was randomized; a party sent others another list than this one",
             )
         self._context.node.check_statement(statement, body, party=name, what=what)
 

@@ -88,7 +88,7 @@ class CentralContext(StudyContext):
         message = await fetch_alignment(self.coordinator, self.digest, n_records=n_records)
         self.require_same_common(
             message.common_sha256,
-            "the miner tells another common list than the one that was confirmed",
+            "the miner sends another common list than the one that was confirmed",
             hint="nothing is randomized for a second list",
         )
         return message
@@ -210,7 +210,7 @@ class RowOrder:
         if (alignment.n_common, alignment.common_sha256) != (tree.n_records, tree.root):
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
-                f"study '{context.record.study_id}': the miner tells another row order than that of this party's table",
+                f"study '{context.record.study_id}': the miner sends another row order than that of this party's table",
                 hint="nothing was randomized; were rows added, removed or moved after this party committed to their order?",
             )
         check_common_size(alignment.n_common, context.minimum)

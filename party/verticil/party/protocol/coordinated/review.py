@@ -74,7 +74,9 @@ def _accept(site: Site, record: StudyRecord, folder: Path) -> None:
     review = site.decisions.review(record.digest)
     if review is None or _manifest_sha256(folder) != review.manifest_sha256:
         drop(site, record.digest)
-        raise PeerFault("NOT_READY", f"study '{record.study_id}': another release waits than the one that was told")
+        raise PeerFault(
+            "NOT_READY", f"study '{record.study_id}': another release waits than the one that was announced"
+        )
     site.decisions.mark_fetched(record.digest)
 
 
@@ -106,7 +108,7 @@ def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path,
     if (actual_sha256 := _manifest_sha256(folder)) != review.manifest_sha256:
         raise GateFailed(
             "RELEASE_INVALID",
-            f"{folder}: its manifest is {actual_sha256.hex()}, the miner told another one",
+            f"{folder}: its manifest is {actual_sha256.hex()}, the miner announced another one",
             hint=_HINT,
         )
     digests = (release.study_digest, release.effective_digest)

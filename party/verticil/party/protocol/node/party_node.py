@@ -349,7 +349,7 @@ class PartyNode:
                 if await self._take_in(coordinator, task, unread, fresh=fresh):
                     digests_to_wake.append(task.study_digest)
             if len(versions) > MOST_TOLD:
-                raise PeerFault("MESSAGE_INVALID", f"the miner tells of more than {MOST_TOLD} studies")
+                raise PeerFault("MESSAGE_INVALID", f"the miner lists more than {MOST_TOLD} studies")
             if unread:
                 room = await asyncio.to_thread(has_room, self._node.site, self._node.clock())
                 for digest in unread if room else ():

@@ -118,7 +118,7 @@ class PeerReckoning:
         for _ in range(_MOST_STUDIES):
             request = peer_pb2.GetDeletionRequest(study_digest=after, held=True)
             try:
-                reply = await self._between.peers.ask(name, _question(request), what="what it has of this party")
+                reply = await self._between.peers.ask(name, _question(request), what="its receipts of this party")
             except (WaitedForError, PeerFailedError):
                 return False
             last = after

@@ -91,7 +91,9 @@ class PartyProtocol:
 
     def __post_init__(self) -> None:
         if (self.told_by_miner is None) == (self.between_parties is None):
-            raise ValueError("a protocol is told by the miner or loaded by the parties' operators, one of the two")
+            raise ValueError(
+                "a study of a protocol comes from the miner or from the parties' operators: expected one of the two"
+            )
 
 
 PROTOCOLS: Final = Registry["Callable[[], PartyProtocol]"]("model")
@@ -123,7 +125,7 @@ def study_of_miner(node: PartyContext, between: PeerContext | None, digest: byte
     """Return the work on a study that the miner sent, under its own protocol. Blocks."""
     make = party_protocol(node.site.state.study(digest).task.proposal_study).told_by_miner
     if make is None:
-        raise ValueError("no miner tells a study that its operators load")
+        raise ValueError("no miner sends a study that operators load")
     return make(node, digest, between)
 
 
@@ -131,7 +133,7 @@ def study_of_parties(between: PeerContext, digest: bytes) -> StudyRun:
     """Return the work on a study that was loaded here, under its own protocol. Blocks."""
     make = party_protocol(between.node.site.state.study(digest).task.proposal_study).between_parties
     if make is None:
-        raise ValueError("a study that the miner tells is not carried out between parties")
+        raise ValueError("a study that the miner sends is not carried out between parties")
     return make(between, digest)
 
 

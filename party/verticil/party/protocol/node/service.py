@@ -494,7 +494,7 @@ def _not_there(record: StudyRecord, why: str) -> PeerFault:
 
 
 def _ended_here() -> PeerFault:
-    return PeerFault("NOT_READY", "the study has ended here", hint="the study's digest tells why")
+    return PeerFault("NOT_READY", "the study has ended here", hint="see the reason under the study's digest")
 
 
 def _check_not_ended(record: StudyRecord) -> None:

@@ -66,14 +66,14 @@ def read_proposal(node: PartyContext, task: coordinator_pb2.StudyTask) -> Study:
         PeerFault: STUDY_MISMATCH, MESSAGE_INVALID, PARTY_UNKNOWN, IDENTITY_REFUSED, CERTIFICATE_INVALID.
     """
     if hashlib.sha256(task.proposal).digest() != task.study_digest:
-        raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
+        raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that was sent with it")
     if task.state not in _STATES or not 0 < task.version <= _LARGEST_VERSION:
         raise PeerFault("MESSAGE_INVALID", f"state {task.state}, version {task.version}: no such task")
     study = parse_canonical(task.proposal)
     if node.me not in study.parties:
         raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
     if not protocol_of(study).coordinated:
-        raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it, no miner tells it")
+        raise PeerFault("STUDY_MISMATCH", f"study '{study.id}': its operators load it; no miner sends it")
     if study.left_out:
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
@@ -81,12 +81,12 @@ def read_proposal(node: PartyContext, task: coordinator_pb2.StudyTask) -> Study:
     effective = parse_canonical(task.effective) if task.effective else study
     if task.effective and hashlib.sha256(task.effective).digest() != task.effective_digest:
         raise PeerFault(
-            "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
+            "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that was sent with it"
         )
     own, units = effective.units_of(node.me), [*task.units_received, *task.units_damaged]
     if not set(units) <= set(own) or len(units) > len(own):
         raise PeerFault(
-            "MESSAGE_INVALID", f"study '{study.id}': units are told to be received that are not this party's"
+            "MESSAGE_INVALID", f"study '{study.id}': units are reported as received that are not this party's"
         )
     _check_sub_model(node, task, study, effective)
     return study
@@ -98,7 +98,7 @@ def _check_sub_model(node: PartyContext, task: coordinator_pb2.StudyTask, study:
     if not task.HasField("sub_model"):
         raise PeerFault(
             "STUDY_MISMATCH",
-            f"study '{study.id}': the miner tells a sub-model without a signed statement of it",
+            f"study '{study.id}': the miner sends a sub-model without a signed statement of it",
             hint="nothing was sent for it",
         )
     sub_model = parse_sub_model(task.sub_model.body)
@@ -199,7 +199,7 @@ def _remind_of_revocation(node: PartyContext, task: coordinator_pb2.StudyTask, s
         return False
     site.revocations.tell_again(task.study_digest)
     site.state.set_missing(task.study_digest, "revocation")
-    _note_forgotten(node, task.study_digest, study_id, "the miner does not know the revocation any more; told again")
+    _note_forgotten(node, task.study_digest, study_id, "the miner has lost the revocation; it is sent again")
     return True
 
 

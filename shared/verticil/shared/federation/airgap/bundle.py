@@ -340,7 +340,7 @@ def bundle_encryption(federation: Federation, key: Path, party: str, *, at_miner
         raise Misuse(
             "CONFIG_INVALID",
             f"federation.toml: {own_name if own is None else other_name}: missing, so a bundle cannot be sealed",
-            hint="verticil pki seal NAME.crt shows a node's key; or --plain, and whoever finds the file can read it",
+            hint="verticil pki seal NAME.crt shows a node's key; or --plain, and anybody who finds the file can read it",
         )
     return BundleEncryption(own=load_sealing_key(key, own), other=other, federation=federation.name, party=party)
 
@@ -648,7 +648,7 @@ def verify_bundle(
     statement, signed = read_statement(path)
     for what, actual, target, hint in (
         ("federation", statement.federation, federation, "name a bundle of this federation"),
-        ("direction", statement.direction, direction, "what this side exported is imported at the other"),
+        ("direction", statement.direction, direction, "import at the other side what this side exported"),
         ("party", statement.party, statement.party if party is None else party, "it belongs at that party's site"),
     ):
         if actual != target:

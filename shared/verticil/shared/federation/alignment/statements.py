@@ -145,7 +145,7 @@ def check_statement(
     except VerticilError as error:
         raise PeerFault("MESSAGE_INVALID", f"{what}: not signed by party '{party}' ({error.code})") from None
     if signed.body != body:
-        raise PeerFault("MESSAGE_INVALID", f"{what}: party '{party}' signed something else than what was told")
+        raise PeerFault("MESSAGE_INVALID", f"{what}: party '{party}' signed something else than what was sent")
 
 
 def check_common(
@@ -172,8 +172,8 @@ def check_common(
         if signed is None:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
-                f"alignment: there is no statement of party '{party}' for the common list that is told here",
-                hint="nothing was randomized; the miner tells the parties different lists, or that party has another one",
+                f"alignment: there is no statement of party '{party}' for the common list that was sent here",
+                hint="nothing was randomized; the miner sent the parties different lists, or that party has another one",
             )
         try:
             check_statement(

@@ -96,7 +96,7 @@ class SigningKey:
         try:
             now = SigningKey.load(*self._paths)
         except VerticilError as error:
-            _log.warning("the signing certificate cannot be read anew, the former one stays in use: %s", error)
+            _log.warning("the signing certificate cannot be read again; the one read before stays in use: %s", error)
             return
         if now.identity == self.identity:
             self._key, self._certificate = now._key, now._certificate

@@ -143,7 +143,7 @@ class FollowedCredentials:
                 at=self._clock(),
             )
         except VerticilError as error:
-            _log.warning("the certificate cannot be read anew, the former one stays in use: %s", error)
+            _log.warning("the certificate cannot be read again; the one read before stays in use: %s", error)
             return
         if read.chain_pem != self._now.chain_pem:
             self._now, self._warned = read, None

@@ -154,7 +154,7 @@ class DenyList:
         Raises:
             PeerFault: CERTIFICATE_INVALID, the authority did not sign it.
         """
-        deny_list = parse_list(data, self._authority, what="deny-list that was told")
+        deny_list = parse_list(data, self._authority, what="deny-list that was sent")
         with self._lock:
             return self._take(deny_list)
 

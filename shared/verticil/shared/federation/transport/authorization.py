@@ -150,7 +150,7 @@ def check_access(
         )
     roles_of_method = roles.get(method, frozenset())
     if identity.role not in roles_of_method:
-        role_names = " or ".join(sorted(roles_of_method)) or "none: nobody may call it"
+        role_names = " or ".join(sorted(roles_of_method)) or "none: no role may call it"
         raise PeerFault(
             "IDENTITY_REFUSED",
             f"{method.rpartition('/')[2]}: certificate of role '{identity.role}', expected role {role_names}",

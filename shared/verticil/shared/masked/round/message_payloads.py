@@ -359,7 +359,7 @@ class Contents(Reader):
             raise self._wrong(message, "the toss does not fit its commitments")
         second = self._about(Kind.TOLD, check, check.other(message.sender))
         if self._is_there(second) and TossMessage(*self._parts(second)) != openings:
-            raise self._wrong(message, f"'{second.sender}' tells another toss; one of the two is at fault")
+            raise self._wrong(message, f"'{second.sender}' sends another toss; one of the two is at fault")
 
     def _toss_of(self, check: Check, verifier: bytes, dealer: bytes) -> Tossed:
         return self._s.rows_work(check).toss(check, verifier, dealer, self._s.t1)
