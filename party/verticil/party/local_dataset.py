@@ -119,9 +119,7 @@ class LocalDataset:
     n_rows: int
 
     def renumber(self, before: Study, after: Study, party: str) -> LocalDataset:
-        """Return the same people for a study in which this party has the same units at other positions, as a sub-model
-        has.
-        """
+        """Return the same people for a study with this party's units at other positions, such as a sub-model."""
         if not after.left_out:
             return self
         places = list(zip(before.units_of(party), after.units_of(party), strict=True))
