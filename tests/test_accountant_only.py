@@ -59,6 +59,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.party.config:_policy": "the lifetime limit of delta that holds where party.toml states none",
     "verticil.shared.release.wording:factor": "e to the epsilon that it is given, rounded up, in words",
     "verticil.curator.study:changes": "names what the noise was made for, beside the account: a person who is added or removed",
+    "verticil.experiments.kipps.measures:most_accurate": "bounds an attacker in a page of an experiment, states nothing",
     "verticil.experiments.privbayes.claims": "holds points of the paper's curves against those of a run",
     "verticil.cli.party:_at_least": "rounds down what the accountant leaves",
     # what is measured from draws, beside what the accountant claims

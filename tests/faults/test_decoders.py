@@ -28,9 +28,9 @@ from verticil.shared.core.errors import VerticilError
 
 EXEMPT: Mapping[str, str] = {
     "shared.privacy.events.from_json": "reads the site's own ledger, written by itself",
-    "party.protocol.context.Node.verify": "verifies with verify_signed",
+    "party.protocol.context.PartyContext.verify": "verifies with verify_signed",
     "shared.core.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
-    "party.dataset.column_draws.Release.from_json": "reads the site's own database, written by itself",
+    "party.dataset.column_draws.ColumnDraw.from_json": "reads the site's own database, written by itself",
     "party.protocol.between.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
     "shared.masked.round.round_store.RoundFolder.read": "the node's own files, written by itself",
     "miner.storage.linkage.read_list": "maps a file whose size and SHA-256 were checked before",
@@ -44,9 +44,10 @@ EXEMPT: Mapping[str, str] = {
     "shared.storage.disk.read_only_fault": "makes an error, and reads nothing",
     "cli.pki.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
+    "shared.masked.round.sealed_messages.Mail.open_frames": "reads with envelope.read_frames, which the decoders have",
     "api.release.open_release": "reads with verify_release_with, and with open_models",
     "curator.state.open_state": "the owner's own folder, written by itself",
-    "shared.numerics.model.artifact.unpacked": "what unpack reads with, part by part",
+    "shared.numerics.model.artifact.unpack_parts": "what unpack reads with, part by part",
     "shared.study.reading.read_study_text": "is read_study of a text that its own user wrote",
     "shared.release.verification.verify_release_with": "reads with verify_release",
     "shared.documents.foreign_files.reading.read_at_most": "what others read files with: their bytes, as long as they are few",

@@ -90,7 +90,7 @@ class Spent:
         path = self.root / f"{study_id}.toml"
         path.write_text(STUDY.format(id=study_id, model=self.model))
         run: Any = run_peers if self.model == "peer" else run_federation
-        asyncio.run(run(self.made, read_study(path), self.root / f"release-{study_id}", seeded=True))
+        asyncio.run(run(self.made, read_study(path), self.root / f"release-{study_id}", is_seeded=True))
 
     def rows(self) -> tuple[LedgerRow, ...]:
         with Site.open(load_party(Path(self.toml))) as site:

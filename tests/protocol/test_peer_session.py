@@ -656,7 +656,7 @@ async def test_feature_24_a_receipt_that_does_not_hold_is_refused(make):
     assert len(refused) == len(codes) == 4 < len(wrong)  # of each kind one line a day
     serial = x509.load_pem_x509_certificate((pki / "south.crt").read_bytes()).serial_number
     signing = _serial(signed.certificate)
-    assert not take(signed, revoked={serial: NOW - dt.timedelta(hours=1), signing: NOW - dt.timedelta(hours=1)})
+    assert not take(signed, deny_list={serial: NOW - dt.timedelta(hours=1), signing: NOW - dt.timedelta(hours=1)})
     assert take(signed)
     found = site.revocations.awaited_of(federation.digest)
     assert found is not None

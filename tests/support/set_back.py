@@ -98,7 +98,7 @@ class SetBack:
         """Carry the study out, and keep the clinic's state as it is then."""
         run: Any = run_peers if self.model == "peer" else run_federation
         study, release = self.study(study_id, epsilon), self.root / f"release-{study_id}"
-        await run(self.made, study, release, seeded=True, clock=lambda: utc_now() + self._ahead)
+        await run(self.made, study, release, is_seeded=True, clock=lambda: utc_now() + self._ahead)
         shutil.rmtree(self.root / "after", ignore_errors=True)
         shutil.copytree(self.clinic / "state", self.root / "after")
         self.before = rows(self.clinic)

@@ -387,7 +387,7 @@ class Federation:
                 patches.enter_context(mock.patch.object(owner, name, small))
             for owner, name in OUTSIDE * self.spilled:
                 patches.enter_context(mock.patch.object(owner, name, told(watcher, getattr(owner, name), name)))
-            asyncio.run(run(made, self.study, made.root.parent / "release", seeded=True, clock=clock))
+            asyncio.run(run(made, self.study, made.root.parent / "release", is_seeded=True, clock=clock))
 
     def _standing(self, parties: Mapping[str, Path], digest: str) -> peers.StudyProgress:
         """Where each party stands; published only when each has dropped what it no longer needs, which has its steps, too."""

@@ -69,7 +69,7 @@ LIMITED: Final = {
     "shared.synthesis.synthetic._csv": "release, a row of synthetic.csv",
     "shared.synthesis.synthetic._parquet": "release, a page of synthetic.parquet",
     "shared.synthesis.synthetic.check_parquet": "release, a page of synthetic.parquet",
-    "shared.synthesis.synthetic.misplaced": "release, a row of synthetic.csv",
+    "shared.synthesis.synthetic.first_misplaced": "release, a row of synthetic.csv",
     "api.release.Release": "release, a page of synthetic.parquet",
 }
 """What reads so, and looks at a limit before: the bomb that shows it."""
@@ -87,6 +87,7 @@ OWN: Final = {
     "shared.release.protocol": "templates of the package",
     "shared.federation.transport.chunks._inflate": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
     "shared.release.download.fetch_release": _FETCHED,
+    "cli.service_unit": "a template of the package",
     "shared.core.health": "the node's own state, and the kernel's",
     "party.audit": "the site's own configuration, which was read with a limit",
     "party.operator.backup": "the site's own log",

@@ -50,8 +50,8 @@ from verticil.shared.core import plugins
 if sys.argv[2] == "without":
     plugins._installed = lambda _path: ()
 from verticil.curator.spending import UNLIMITED, charge
-from verticil.curator.state import opened
-from verticil.party.dataset.column_draws import Release
+from verticil.curator.state import open_state
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.privacy.accounts import PUBLIC, Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts
@@ -60,12 +60,12 @@ from verticil.shared.study.reading import read_study
 folder, now = Path(sys.argv[1]), dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
 study = read_study(folder / "study.toml", by_owner=True)
 event = DiscreteGaussianCounts(sigma=20.0, tables=1, delta=1e-6, reader=PUBLIC.name)
-release = Release(
+release = ColumnDraw(
     variables=("a",), dataset="people", sources=("a",), codebook_digest=bytes(32), transition_digest=b"n" * 32,
     secret_id=b"s" * 8, fingerprint=b"f" * 32, event=event,
 )
 seen = {}
-with opened(folder / "state", "clinic", now=now) as state:
+with open_state(folder / "state", "clinic", now=now) as state:
     state.ledger.check_rows()
     before = state.ledger.sum_charges("people", PUBLIC)
     seen["before"] = [before.epsilon, before.delta]

@@ -49,12 +49,12 @@ RECORD = StudyRecord(
 )
 READY: dict[str, Any] = {
     "automatic": False,
-    "listed": True,
+    "has_listed": True,
     "common": True,
     "own_units": {1, 2},
-    "spooled": {1, 2},
-    "finished": False,
-    "begun": True,
+    "spooled_units": {1, 2},
+    "has_finished": False,
+    "has_begun": True,
     "leftovers": True,
 }
 WAITS = Review(manifest_sha256=bytes(32), fetched=False, body=None, signature=None, certificate=None, sent=False)
@@ -72,20 +72,20 @@ def test_the_steps_follow_each_other_up_to_the_opened_tables() -> None:
     aligning: dict[str, Any] = {
         "state": State.ALIGNING,
         "task": told,
-        "begun": False,
+        "has_begun": False,
         "leftovers": False,
-        "spooled": set(),
+        "spooled_units": set(),
     }
-    assert step(**aligning, listed=False, common=False) is Step.LIST
+    assert step(**aligning, has_listed=False, common=False) is Step.LIST
     assert step(**aligning, common=False) is Step.COMMON
     assert step(**aligning) is Step.COMMIT
     assert step(**{**aligning, "task": {**told, "pseudonyms_complete": True}}) is Step.COMMIT
     waiting = {**aligning, "task": None}
     assert step(**waiting) == Step.REST, "the others have not said yet how many they found"
-    assert step(spooled={1}) is Step.RANDOMIZE
+    assert step(spooled_units={1}) is Step.RANDOMIZE
     assert step() is Step.ROUND
     assert step(state=State.UPLOADING) is Step.ROUND
-    assert step(state=State.UPLOADING, finished=True) == Step.REST
+    assert step(state=State.UPLOADING, has_finished=True) == Step.REST
     assert {Step.LIST, Step.COMMON, Step.ROUND} == FROM_PEERS
 
 
@@ -103,8 +103,8 @@ def test_nothing_is_made_before_every_party_has_approved() -> None:
 def test_the_opened_tables_are_fetched_however_fast_the_miner_is(state: State) -> None:
     assert step(state=state, review=WAITS) is Step.ROUND
     after = {State.REVIEW: Told.FETCH_REVIEW, State.PUBLISHED: Told.CLEAR}.get(state, Told.REST)
-    assert step(state=state, review=WAITS, finished=True) == after
-    assert step(state=state, review=WAITS, begun=False) == after, "no second round begins"
+    assert step(state=state, review=WAITS, has_finished=True) == after
+    assert step(state=state, review=WAITS, has_begun=False) == after, "no second round begins"
 
 
 @pytest.mark.parametrize("state", [State.UPLOADING, State.REVIEW, State.PUBLISHED])

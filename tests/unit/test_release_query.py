@@ -124,7 +124,7 @@ def test_rules_are_known_of_everybody(release_content: ReleaseContent, monkeypat
     by = support(Knowledge(rules=(rule,)), network.schema)
     models = models_of(network, release_content)
     object.__setattr__(models, "support", by)
-    monkeypatch.setattr("verticil.shared.release.query.raked", lambda _network, by: by)
+    monkeypatch.setattr("verticil.shared.release.query.rake", lambda _network, by: by)
     table = whole_table(network)
     allowed = np.ones(STATES)
     allowed[0, :, :, 0] = 0

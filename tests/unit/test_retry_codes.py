@@ -82,4 +82,4 @@ async def test_daemons_that_take_the_session_from_each_other_wait_longer_and_lon
         await party._serve(Line)
     assert paused == [0.5, 2, 8, 32, 128, 300, 300, 300]
     assert "stop one of them" in caplog.text
-    assert party._beat.await_args.kwargs == {"connected": False, "problem": "SESSION_REPLACED"}
+    assert party._beat.await_args.kwargs == {"is_connected": False, "problem": "SESSION_REPLACED"}

@@ -116,8 +116,8 @@ def gcap(originals: AttackedRecords, synthetic: AttackedRecords) -> Attribution:
         ValueError: there is no published record, or the number of key attributes differs.
 
     >>> a = lambda *codes: np.array(codes)
-    >>> original = Known(keys=(a(0, 0, 1, 2), a(0, 1, 1, 2)), sensitive=a(0, 1, 0, 1))
-    >>> synthetic = Known(keys=(a(0, 0, 0, 1, 1, 1), a(0, 0, 1, 0, 1, 1)), sensitive=a(0, 1, 1, 0, 0, 0))
+    >>> original = AttackedRecords(keys=(a(0, 0, 1, 2), a(0, 1, 1, 2)), sensitive=a(0, 1, 0, 1))
+    >>> synthetic = AttackedRecords(keys=(a(0, 0, 0, 1, 1, 1), a(0, 0, 1, 0, 1, 1)), sensitive=a(0, 1, 1, 0, 0, 0))
     >>> gcap(original, synthetic).probability.round(4).tolist()
     [0.5, 1.0, 1.0, 0.3333]
     """

@@ -37,9 +37,9 @@ class StepProgress:
     def text(self) -> str:
         """For people.
 
-        >>> Progress(step="writing", done=3_000_000, total=10_000_000, per_second=400_000.0).text
+        >>> StepProgress(step="writing", done=3_000_000, total=10_000_000, per_second=400_000.0).text
         'writing: 3,000,000 of 10,000,000, 400,000 a second, 18 s left'
-        >>> Progress(step="reading", done=3_000_000, total=None, per_second=0.0).text
+        >>> StepProgress(step="reading", done=3_000_000, total=None, per_second=0.0).text
         'reading: 3,000,000'
         """
         of = "" if self.total is None else f" of {self.total:,}"
@@ -50,7 +50,7 @@ class StepProgress:
     def document(self) -> dict[str, Json]:
         """Return the progress for programs: an event.
 
-        >>> Progress(step="writing", done=1, total=3, per_second=2.0).document()
+        >>> StepProgress(step="writing", done=1, total=3, per_second=2.0).document()
         {'event': 'progress', 'step': 'writing', 'done': 1, 'total': 3, 'per_second': 2.0, 'seconds_left': 1.0}
         """
         return {

@@ -134,9 +134,9 @@ def _open(rule: DatasetRule) -> Connection:
 def _add_keepalives(url: str) -> str:
     """Add to the URL the options that notice a dead connection.
 
-    >>> _watched("postgresql://reader@db/clinic?connect_timeout=3").partition("?")[2][:36]
+    >>> _add_keepalives("postgresql://reader@db/clinic?connect_timeout=3").partition("?")[2][:36]
     'connect_timeout=3&keepalives_idle=30'
-    >>> _watched("postgresql:///clinic")[:39]
+    >>> _add_keepalives("postgresql:///clinic")[:39]
     'postgresql:///clinic?connect_timeout=20'
     """
     place, _, query = url.partition("?")
@@ -167,7 +167,7 @@ def _describe_columns(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
 def _limit_setting(name: str, value: str) -> str:
     """Return a statement that sets a limit where the database, its user or the URL sets none.
 
-    >>> _limited("lock_timeout", "30s")[:68]
+    >>> _limit_setting("lock_timeout", "30s")[:68]
     "set_config('lock_timeout', CASE current_setting('lock_timeout') WHEN"
     """
     setting = f"current_setting('{name}')"

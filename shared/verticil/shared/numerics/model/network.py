@@ -85,6 +85,21 @@ class Family:
             raise ValueError(f"family of variable {self.child}: a row of probabilities does not sum to 1 within 1e-9")
 
 
+def sure_family(child: int, parents: tuple[int, ...], theta: Floats) -> Family:
+    """Return a family with these probabilities, (J, K), and without standard errors."""
+    unknown = np.full(theta.shape, np.nan)
+    return Family(
+        child=child,
+        parents=parents,
+        probability=theta,
+        estimate=theta,
+        standard_error=unknown,
+        interval_low=unknown,
+        interval_high=unknown,
+        unstable=np.zeros(theta.shape, dtype=np.bool_),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairEstimate:
     """What is known of two variables together.

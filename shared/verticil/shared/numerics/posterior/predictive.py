@@ -16,7 +16,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.network import Family, Network, sure_family
 from verticil.shared.numerics.posterior.diagnostics import Worth, worth_of
 from verticil.shared.numerics.posterior.sample import GraphSample
 from verticil.shared.numerics.posterior.statistics import Records, Statistic
@@ -100,21 +100,6 @@ def drawn_family(child: int, parents: tuple[int, ...], concentration: Floats, ge
     is_zero = total[:, 0] <= 0
     mass[is_zero, generator.integers(0, mass.shape[1], int(is_zero.sum()))] = 1.0
     return sure_family(child, parents, mass / mass.sum(axis=1, keepdims=True))
-
-
-def sure_family(child: int, parents: tuple[int, ...], theta: Floats) -> Family:
-    """Return a family with these probabilities, (J, K), and without standard errors."""
-    unknown = np.full(theta.shape, np.nan)
-    return Family(
-        child=child,
-        parents=parents,
-        probability=theta,
-        estimate=theta,
-        standard_error=unknown,
-        interval_low=unknown,
-        interval_high=unknown,
-        unstable=np.zeros(theta.shape, dtype=np.bool_),
-    )
 
 
 def draw_records(network: Network, n: int, generator: np.random.Generator) -> Records:

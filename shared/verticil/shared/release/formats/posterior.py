@@ -42,10 +42,9 @@ from verticil.shared.documents.foreign_files.limits import DOCUMENT_BYTES
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.documents.json_document import Json, JsonNode, parse
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.numerics.model.network import Family, Network, PairEstimate
+from verticil.shared.numerics.model.network import Family, Network, PairEstimate, sure_family
 from verticil.shared.numerics.model.rounding import RESOLUTION
 from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.numerics.posterior.predictive import sure_family
 from verticil.shared.release.formats import model_json
 
 FILE: Final = "posterior.json"
