@@ -219,9 +219,9 @@ LIES: dict[str, Lie] = {
     "version 0": Lie(rpc="Poll", change=tasks(fields(version=0), *EARLY), says="no such task"),
     "the largest version": Lie(rpc="Poll", change=tasks(fields(version=2**64 - 1), *EARLY), says="no such task"),
     "units that nobody has": Lie(
-        rpc="Poll", change=tasks(fields(units_received=[7, 2**32 - 1])), says="units are told", default=True),
-    "units of the other party": Lie(rpc="Poll", change=tasks(fields(units_received=[2, 3])), says="units are told"),
-    "a thousand units": Lie(rpc="Poll", change=tasks(fields(units_received=[0] * 1000)), says="units are told"),
+        rpc="Poll", change=tasks(fields(units_received=[7, 2**32 - 1])), says="units are reported", default=True),
+    "units of the other party": Lie(rpc="Poll", change=tasks(fields(units_received=[2, 3])), says="units are reported"),
+    "a thousand units": Lie(rpc="Poll", change=tasks(fields(units_received=[0] * 1000)), says="units are reported"),
     "an effective study that is none": Lie(
         rpc="Poll", change=tasks(fields(effective=b"{}", effective_digest=DIGEST), *EARLY), says="MESSAGE_INVALID"),
     "an effective study of another digest": Lie(

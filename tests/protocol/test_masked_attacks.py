@@ -272,7 +272,7 @@ def test_one_toss_is_told_by_both(made):
         return path
 
     made.change = told
-    with pytest.raises(PeerFault, match="tells another toss"):
+    with pytest.raises(PeerFault, match="sends another toss"):
         made.run()
 
 

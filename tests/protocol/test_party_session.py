@@ -885,7 +885,9 @@ async def test_what_was_damaged_at_the_miner_is_sent_once_more(federation):
         async def damage(called: str) -> None:
             if called == "finish_upload" and not damaged:
                 for path in (federation.root / "miner").rglob("staging/*.part"):
-                    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+                    if not (whole := path.read_bytes()):
+                        continue  # the other party's upload begins at this moment
+                    path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
                     damaged.append(path)
 
         wire.before = damage

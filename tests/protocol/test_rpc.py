@@ -430,7 +430,7 @@ async def test_what_is_not_in_the_table_nobody_may_call(nodes: Federations) -> N
         party(port, nodes.credentials("alice")) as alice,
     ):
         await alice.hello(hello())
-        with fails("IDENTITY_REFUSED", "nobody may call it"):
+        with fails("IDENTITY_REFUSED", "no role may call it"):
             await alice.poll(coordinator_pb2.PollRequest())
 
 

@@ -82,13 +82,13 @@ def test_nothing_is_said_where_none_is_permitted(made: Provisioned) -> None:
         ),
         ("party.toml", "^recipients = .*$", 'recipients = ["miner", "west"]', "warn", "south in policy.recipients"),
         ("party.toml", r"(?s)^\[peer\].*\Z", "", "warn", r"missing is [peer]"),
-        ("party.toml", "^confirmed_keys = .*$", "", "warn", "nobody else is counted for noise"),
+        ("party.toml", "^confirmed_keys = .*$", "", "warn", "no other party is counted for noise"),
         (
             "party.toml",
             "^allow_masked = true$",
             "allow_masked = true\nallowed_dealers = []",
             "warn",
-            "nobody else deals masks",
+            "no other party deals masks",
         ),
     ],
 )

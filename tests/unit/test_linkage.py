@@ -90,7 +90,7 @@ def test_two_parties_find_the_same_people_in_the_same_order(n):
     [
         ({"bitmap": b"\0\0"}, "bitmap of 2 bytes for 21 records, expected 3"),
         ({"bitmap": bitmap_of([0, 5, 20, 23], 24)}, "behind the end"),
-        ({"n_common": 4}, "marks 3 records, the miner tells 4"),
+        ({"n_common": 4}, "marks 3 records, the miner reports 4"),
         ({"bitmap": bitmap_of([0, 5, 19], 21)}, "not the common list"),
         ({"expected_sha256": bytes(32)}, "not the common list"),
     ],

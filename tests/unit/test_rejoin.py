@@ -95,7 +95,7 @@ def test_an_expired_certificate_is_renewed_with_three_commands_and_a_look_at_the
     folder = tmp_path / name
     run("pki", "renew", folder / f"{name}.crt")
     asked = run("pki", "sign", folder / f"{name}.req", "--ca", tmp_path / "ca", code=2)
-    assert "nobody has confirmed key hash" in asked["message"]  # signed as knowingly as a first request
+    assert "key hash not confirmed" in asked["message"]  # signed as knowingly as a first request
     signed = federation.comes_back(name, request=("pki", "renew", folder / f"{name}.crt"))
     assert signed["renewal"] is False
     assert "expired" in signed["notes"][0]
@@ -120,7 +120,7 @@ def test_a_revoked_node_comes_back_with_new_keys_as_the_hints_say(
     assert (exists["code"], f"verticil {words} --new-keys" in exists["hint"]) == ("FILE_EXISTS", True)
     run(*federation.new_keys(name))
     unconfirmed = run("pki", "sign", folder / f"{name}.req", "--ca", ca, code=2)
-    assert "nobody has confirmed key hash" in unconfirmed["message"]
+    assert "key hash not confirmed" in unconfirmed["message"]
     signed = federation.comes_back(name, request=federation.new_keys(name))
     assert "this name was revoked on" in signed["notes"][0]
     assert before < federation.keys(name)  # the old ones lie aside, with the day

@@ -251,7 +251,7 @@ class ReportRequest(_message.Message):
     def progress(self) -> Global___Progress: ...
     @_builtins.property
     def countersign(self) -> _common_pb2.Signed:
-        """the party has looked at the release; body: verticil.shared.release.evidence"""
+        """the party has looked at the release; body: verticil.shared.release.signatures"""
 
     @_builtins.property
     def withdrawal(self) -> Global___Withdrawal:
