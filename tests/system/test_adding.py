@@ -72,6 +72,15 @@ def test_every_example_stands_on_the_page_and_touches_no_more_files_than_it_says
         assert int(stated[1]) == FILES[name], name
 
 
+@pytest.mark.machine  # git
+def test_every_example_fits_the_sources(tmp_path: Path) -> None:
+    for name, patch in PATCHES.items():
+        (tmp_path / "example.patch").write_text(patch, encoding="utf-8")
+        command = ["git", "apply", "--check", "-p1", str(tmp_path / "example.patch")]
+        checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert checked.returncode == 0, (name, checked.stderr)
+
+
 @pytest.mark.whole
 @pytest.mark.machine  # git
 @pytest.mark.parametrize("name", FILES)
