@@ -54,13 +54,13 @@ def frames(kind: Kind, change: Callable[[list[bytes]], list[bytes]]) -> Callable
     """Seal other frames of a kind of messages."""
 
     def lie() -> None:
-        honest = Contents.made
+        honest = Contents.make_frames
 
-        def made(self: Contents, message: Message) -> Any:
+        def make_frames(self: Contents, message: Message) -> Any:
             found = honest(self, message)
             return change(list(found)) if message.kind is kind else found
 
-        Contents.made = made  # type: ignore[method-assign]
+        Contents.make_frames = make_frames  # type: ignore[method-assign]
 
     return lie
 
