@@ -59,7 +59,7 @@ class Ending:
 
 
 ENDINGS = {
-    "masked rows of random words": Ending(says="from 'insurer' to 'clinic': it does not fit what was committed to"),
+    "masked rows of random words": Ending(says="from 'insurer' to … it does not fit what was committed to"),
     "rows beyond one, committed to": Ending(says="'insurer'"),
     "a dealer's products of random words": Ending(victim="miner", says="add up to are no tables"),
     "a share of random words": Ending(victim="miner", says="add up to are no tables"),
