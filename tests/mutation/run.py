@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -245,8 +246,14 @@ def digest(fault: Fault) -> str:
     """What the verdict on a fault rests on: its texts, its source, and the files of its tests; hexadecimal SHA-256."""
     texts = [fault.was, fault.becomes, fault.survives, *fault.tests]
     files = dict.fromkeys([fault.file, *(target.partition("::")[0] for target in fault.tests)])
-    texts += [hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in files]
+    texts += [_file_digest(file) for file in files]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+@functools.cache
+def _file_digest(file: str) -> str:
+    """Hash a file once a run, before it is copied: many faults share files, and a later edit has no verdict yet."""
+    return hashlib.sha256((ROOT / file).read_bytes()).hexdigest()
 
 
 def judged(fault: Fault, code: int) -> str:
@@ -270,8 +277,9 @@ def main() -> int:
         print("\n".join(wrong), file=sys.stderr)
         return 2
     kept = Kept(options.keep)
-    verdicts = [verdict for fault in faults if (verdict := kept.verdict(fault))]
-    to_run = [fault for fault in faults if not kept.verdict(fault)]
+    before = [(fault, kept.verdict(fault)) for fault in faults]
+    verdicts = [verdict for _, verdict in before if verdict]
+    to_run = [fault for fault, verdict in before if not verdict]
     if verdicts:
         print(f"{len(verdicts)} of {len(faults)} faults stand in {options.keep}", flush=True)
     multiprocessing.get_context("forkserver").set_forkserver_preload(list(LIBRARIES))

@@ -257,7 +257,7 @@ def _notify(words: str) -> None:
 
 
 def _one_line(text: str, limit: int) -> str:
-    """Printable, of at most so many bytes of UTF-8."""
+    """Return the text printable, of at most so many bytes of UTF-8."""
     return printable(text).encode()[:limit].decode(errors="ignore")
 
 
