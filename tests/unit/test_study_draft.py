@@ -14,12 +14,12 @@ import pytest
 from verticil.analyst.draft import FEWEST_ROWS, NOTE, REVIEW, Wording, draft, texts_of
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
-from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
 from verticil.party.limits.limits import objections
 from verticil.party.operator.commands import init_party
 from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.written_values.reading import number_of
 from verticil.shared.mechanisms import privacy
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study

@@ -33,12 +33,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.dataset.encoding import WRITTEN, number_of
 from verticil.party.dataset.sources.csv_files import DELIMITERS, undecodable
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts, rows_in_footer
 from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, ColumnRule, DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
+from verticil.shared.documents.written_values.reading import OLD_WAYS, number_of
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
@@ -647,13 +647,13 @@ def _encoding(path: Path) -> str:
 
 
 def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:
-    """Return the way of writing in which most of the texts are numbers, and these numbers; of two alike the first of `WRITTEN`.
+    """Return the way of writing in which most of the texts are numbers, and these numbers; of two alike the first of `OLD_WAYS`.
 
     >>> numbers_of(["3", "1,5", "N"])
     ('decimal-comma', {'3': 3.0, '1,5': 1.5})
     """
     texts = list(texts)
-    ways = {way: {text: number for text in texts if (number := number_of(text, way)) is not None} for way in WRITTEN}
+    ways = {way: {text: number for text in texts if (number := number_of(text, way)) is not None} for way in OLD_WAYS}
     best = max(ways, key=lambda written: len(ways[written]))
     return best, ways[best]
 

@@ -23,7 +23,6 @@ from verticil.analyst.draft import check_is_file, column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
-from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.source import Records, check_records, read_records
 from verticil.party.dataset.sources.open_source import read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
@@ -31,6 +30,7 @@ from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, st
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.written_values.reading import number_of
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MISSING, TextColumn, TextTable, numbers_of
 from verticil.evaluate.following_columns import UNDECLARED, with_derived
 from verticil.evaluate.measures.coded import CodedTable, number_records
-from verticil.party.dataset.encoding import Codebook, number_of
+from verticil.party.dataset.encoding import Codebook
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.written_values.reading import number_of
 from verticil.shared.numerics.knowledge.columns import narrow_knowledge
 from verticil.shared.numerics.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
 from verticil.shared.numerics.model.elimination import Factor

@@ -23,11 +23,11 @@ from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
 from verticil.evaluate.following_columns import derived_from
 from verticil.evaluate.reading import check_table
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.sources.source_table import DATABASES, DatasetRule
 from verticil.party.local_dataset import Origin, origins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.written_values.reading import number_of
 from verticil.shared.release import wording
 from verticil.shared.release.signatures import read_document
 from verticil.shared.release.verification import verify_release

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from verticil.party.codebook import known_from
-from verticil.party.dataset.encoding import WRITTEN
 from verticil.party.dataset.sources.server import Server, has_password, no_url
 from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, ColumnRule, DatasetRule, Format
 from verticil.party.dataset.sources.statement import no_query, no_table
@@ -43,6 +42,7 @@ from verticil.shared.documents.config import (
 )
 from verticil.shared.documents.record import read
 from verticil.shared.documents.toml_table import Table, is_name
+from verticil.shared.documents.written_values.reading import check_written
 from verticil.shared.federation.identity.key_words import says
 from verticil.shared.federation.identity.signing import public_key_from
 from verticil.shared.federation.transport.metrics import metrics_address
@@ -290,8 +290,12 @@ def _column(table: Table, variable: str) -> ColumnRule:
     rule = ColumnRule(
         source=table.value(str, "source", variable),
         recode=cast("dict[str, str]", pairs),
-        written=table.choice("written", WRITTEN, "plain"),
+        written=table.value(str, "written", "plain"),
     )
+    try:
+        check_written(rule.written)
+    except ValueError as error:
+        table.fail("written", str(error))
     table.finish()
     return rule
 

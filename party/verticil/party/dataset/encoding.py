@@ -8,7 +8,7 @@ is a fault: whether a table has certain texts decides nothing. A text that is no
 Does not: read files, trim, change case or guess. What would have matched after such a repair is only counted, for the hint.
 
 How a text becomes a code, in this order: the column's `recode`; the spellings of missing values; the categories (with bins:
-a number, as `number_of` reads it, is put into its bin, or into the nearest one, whatever the study says of `outside`; categories
+a value that `value_reader` reads is put into its bin, or into the nearest one, whatever the study says of `outside`; categories
 behind the bins are accepted as written); `other`; an empty text as `missing`.
 
 A compound: the codes of several columns of one record as one code, for one draw over their product domain.
@@ -23,8 +23,6 @@ somebody has such a combination keeps no study from being answered.
 
 from __future__ import annotations
 
-import calendar
-import datetime as dt
 import functools
 import math
 import re
@@ -38,18 +36,9 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Variable
 
-_NUMBER: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
-_COMMA: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)[ \t]*")
-_DATES: Final = {
-    "YYYY-MM-DD": re.compile(r"(?P<y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})(?:[T ].*)?"),
-    "DD.MM.YYYY": re.compile(r"(?P<d>[0-9]{1,2})\.(?P<m>[0-9]{1,2})\.(?P<y>[0-9]{4})"),
-    "DD/MM/YYYY": re.compile(r"(?P<d>[0-9]{1,2})/(?P<m>[0-9]{1,2})/(?P<y>[0-9]{4})"),
-    "MM/DD/YYYY": re.compile(r"(?P<m>[0-9]{1,2})/(?P<d>[0-9]{1,2})/(?P<y>[0-9]{4})"),
-}
-WRITTEN: Final = ("plain", "decimal-comma", *_DATES)
-"""How a table can write the numbers of a column with bins. A date is its year and the part of that year that has gone by."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+\.0*")
 
 
@@ -68,44 +57,24 @@ class Outcome(IntEnum):
     DECIMAL_POINT = 8
 
 
-def number_of(text: str, style: str = "plain") -> float | None:
-    """Parse a text as a number, written in one of the styles of `WRITTEN`; None: the text is no number.
-
-    >>> number_of("1.5e3"), number_of("1,5", "decimal-comma"), number_of("02.07.2019", "DD.MM.YYYY"), number_of("inf")
-    (1500.0, 1.5, 2019.4986301369863, None)
-    """
-    if style in _DATES:
-        if (date := _DATES[style].fullmatch(text.strip())) is None:
-            return None
-        try:
-            day = dt.date(int(date["y"]), int(date["m"]), int(date["d"]))
-        except ValueError:
-            return None
-        start = dt.date(day.year, 1, 1)
-        return day.year + (day - start).days / (366 if calendar.isleap(day.year) else 365)
-    if style == "decimal-comma":
-        return float(text.replace(",", ".")) if _COMMA.fullmatch(text) else None
-    return float(text) if _NUMBER.fullmatch(text) else None
-
-
 class Codebook:
     """Texts of one column to codes of one variable.
 
     Args:
         variable: the declared categories or bins.
         recode: local spelling -> declared spelling, of the column rule.
-        style: how the column's numbers are written, one of `WRITTEN`.
+        style: how the column is written; see `written_values.reading.value_reader`.
         where: what messages start with, as in ``people.csv: column 'sex'``.
 
     Raises:
         Misuse: CONFIG_INVALID, a recode leads to a text that is no category of a variable without `other`.
     """
 
-    __slots__ = ("_categories", "_edges", "_folded", "_missing", "_recode", "_written", "variable")
+    __slots__ = ("_categories", "_edges", "_folded", "_missing", "_read", "_recode", "variable")
 
     def __init__(self, variable: Variable, recode: Mapping[str, str], *, style: str = "plain", where: str) -> None:
         self.variable = variable
-        self._written = style
+        self._read = value_reader(None, style)
         self._recode = dict(recode)
         n_bins = variable.n_bins
         # The bins' own labels are names for people; a table holds numbers.
@@ -147,7 +116,7 @@ class Codebook:
             return self._missing[text], Outcome.MISSING
         if text in self._categories:
             return self._categories[text], Outcome.CATEGORY
-        if self._edges.size and (number := number_of(text, self._written)) is not None:
+        if self._edges.size and (number := self._read(text)) is not None:
             return self._bin(number)
         if self.variable.other is not None:
             return self._categories[self.variable.other], Outcome.OTHER

@@ -54,7 +54,7 @@ class ColumnRule:
     Attributes:
         source: the local column.
         recode: local spelling -> declared spelling.
-        written: how numbers are written; see `encoding.WRITTEN`.
+        written: how numbers are written; see `written_values.reading.value_reader`.
     """
 
     source: str

@@ -1,0 +1,1 @@
+"""How tables write numbers and moments: texts to values, and back."""
