@@ -56,6 +56,7 @@ def test_a_style_reads_what_it_shows_and_nothing_else(style: str, text: str, num
         ("DD-MM-YYYY", "06-02-2016", "2016-02-06"),
         ("MM/DD/YY", "1/2/85", "1985-01-02"),
         ("MM/DD/YY", "1/2/68", "2068-01-02"),
+        ("MM/DD/YY", "1/2/69", "1969-01-02"),
         ("DD MON YYYY", "3 sept. 2020", "2020-09-03"),
         ("DD. MONTH YYYY", "3. M\u00e4rz 2020", "2020-03-03"),
         ("YYYY-MM", "2020-03", "2020-03-01"),
@@ -106,6 +107,7 @@ def test_what_is_no_way_of_writing_is_refused_with_examples(written: str) -> Non
 
 def test_times_of_day_and_years_have_their_own_scales() -> None:
     assert value_reader("time", "hh:mm")("01:30") == 5400.0
+    assert value_reader("time", "hh:mm AM")("12:30 AM") == 1800.0
     assert value_reader(None, "YYYY/MM/DD")("2020/07/02") == pytest.approx(2020.5, abs=0.001)
     with pytest.raises(ValueError, match="does not say the day"):
         value_reader("date", "hh:mm")
