@@ -409,9 +409,9 @@ class Release:
                 of a release that was not verified.
             ValueError, OSError: it is no table.
         """
-        from verticil.analyst.draft import MAX_ROWS
         from verticil.shared.numerics.knowledge.columns import columns
         from verticil.shared.synthesis.synthetic import check_parquet, read_records, table_bytes
+        from verticil.tables.texts import MAX_ROWS
 
         path, study, n_records = self.file("synthetic.parquet"), self.models.study, self._n_records()
         if self.verified is None and n_records > MAX_ROWS:

@@ -31,7 +31,7 @@ def simulate(
     tables: Mapping[str, Table] | Table,
     *,
     out: Path | str | None = None,
-    id_column: str = "id",
+    id_column: str | None = None,
     seed: int | None = None,
     compare: bool = False,
     unreviewed: bool = False,
@@ -47,7 +47,7 @@ def simulate(
         tables: for each party its table (a CSV or Parquet file, or a frame), or one table with all columns, whose rows are people
             where it has no id column.
         out: folder to make, with ``release`` and ``ca.crt``; None: a folder that goes when the release is no longer used.
-        id_column: name of the id column.
+        id_column: name of the id column; None: that of the study's draft, else ``id``.
         seed: derive the sites' secrets from it, for a repeatable run; None: ``[simulation] seed`` of the study, else random.
         compare: measure the distances to the real joint data: ``run.comparison`` of the result.
         unreviewed: run a draft that its author has not reviewed, too (`Study.mark_reviewed`).

@@ -54,6 +54,12 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         function="synthesize_command",
         example="people.csv --study study.toml --epsilon 1 --out people-synthetic",
     ),
+    "table": Entry(
+        help="Show what a table is: each column's type, missing values, and what a draft of a study would make of it.",
+        module="verticil.cli.table",
+        function="table_command",
+        example="people.csv",
+    ),
     "evaluate": Entry(
         help="Hold synthetic tables of anybody against the real one: fidelity, utility, disclosure, stated knowledge.",
         module="verticil.cli.evaluate",

@@ -28,7 +28,7 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors
 from verticil.cli.party_text import print_alignment, print_origins, print_stated
 from verticil.cli.study_status import print_summary, watch
 from verticil.pki.files import new_folder, removed_if_empty, write_new
-from verticil.shared.core.errors import Misuse
+from verticil.shared.core.errors import Misuse, printable
 from verticil.shared.study.states import State
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
@@ -318,25 +318,46 @@ def draft(
     public: Annotated[
         bool, typer.Option("--public", help="The tables are public: what was seen in them needs no review.")
     ] = False,
+    public_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--public-column", metavar="COLUMN", help="What was seen in this column is public; may be repeated."
+        ),
+    ] = None,
+    id_column: Annotated[str, typer.Option("--id", metavar="COLUMN", help="Names the person, in every table.")] = "",
+    columns: Annotated[
+        str, typer.Option("--columns", metavar="A,B,..", help="The only columns to draft; default: all.")
+    ] = "",
+    sheet: Annotated[str, typer.Option("--sheet", metavar="NAME", help="The sheet of a workbook.")] = "",
     with_means: Annotated[
         bool, typer.Option("--with-means", help="Write the exact mean of the numbers in each bin, too.")
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Draft a study from tables at hand, with proposed categories and bins. Everything in it is to be reviewed: what stands
-    there was seen in data, and categories must be public knowledge. Other commands refuse it until then."""
-    from verticil.analyst.draft import Wording
-    from verticil.analyst.draft import draft as draft_study
+    """Draft a study from tables at hand, with proposed types, categories and bins. Everything in it is to be reviewed: what
+    stands there was seen in data, and categories must be public knowledge. Other commands refuse it until then."""
+    from verticil.analyst.draft import Wording, draft_study
 
-    wording = Wording(title=title, purpose=purpose, public=public, means=with_means)
-    text = draft_study(split_pairs(tables, option="NAME=TABLE"), wording=wording)
+    wording = Wording(
+        title=title,
+        purpose=purpose,
+        public=public,
+        public_columns=tuple(public_columns or ()),
+        means=with_means,
+        id_column=id_column,
+        columns=tuple(filter(None, columns.split(","))),
+        sheet=sheet,
+    )
+    drafted = draft_study(split_pairs(tables, option="NAME=TABLE"), wording=wording)
     if out is not None:
-        write_new(out, text)
-    if emit({"file": str(out) if out else None, "study": text}, form=form):
+        write_new(out, drafted.text)
+    if emit({"file": str(out) if out else None, "study": drafted.text, "notes": list(drafted.notes)}, form=form):
         return
     if out is None:
-        sys.stdout.write(text)
+        sys.stdout.write(drafted.text)
         return
+    for note in drafted.notes:
+        sys.stdout.write(f"note: {printable(note)}\n")
     if public:
         put(f"draft in {out}, of public tables: its categories need no review; next: verticil study check {out}")
         return
@@ -476,7 +497,7 @@ class _Trial:
 
     data: tuple[str, ...]
     table: Path | None
-    id_column: str
+    id_column: str | None
     seed: int | None
 
     @property
@@ -504,7 +525,9 @@ def run(
     table: Annotated[
         Path | None, typer.Option("--table", help="local, compose: one table with all columns instead.")
     ] = None,
-    id_column: Annotated[str, typer.Option("--id", help="local, compose: name of the id column.")] = "id",
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="local, compose: name of the id column; default: the draft's, else id.")
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(min=0, help="local, compose: for a repeatable run; default: \\[simulation] seed of the study."),

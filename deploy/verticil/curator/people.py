@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from verticil.analyst.draft import check_is_file, dataset_rule
 from verticil.curator.reading import Table, read_table
 from verticil.curator.spending import dataset_of
 from verticil.curator.state import CuratorState
@@ -30,9 +29,11 @@ from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.study.document import Study
+from verticil.tables.reading import check_is_file, guess_reading
+from verticil.tables.settings import settings_of
 
 
-def people_of(path: Path, *, id_column: str | None, secret: SiteSecret, folder: Path) -> PeopleOfTable:
+def people_of(path: Path, *, id_column: str | None, secret: SiteSecret, folder: Path, sheet: str = "") -> PeopleOfTable:
     """Read who is in a table: its ids, or its whole rows.
 
     Args:
@@ -40,11 +41,12 @@ def people_of(path: Path, *, id_column: str | None, secret: SiteSecret, folder: 
         id_column: column that names the person; None: there is none.
         secret: of the owner.
         folder: for what does not fit into memory.
+        sheet: of a workbook; empty: the first one with rows.
 
     Raises:
         DataFault: the table cannot be read.
     """
-    rule = dataset_rule(path, id_column or "")
+    rule = replace(guess_reading(path, sheet=sheet).rule, id=id_column or "")
     if id_column is not None:
         return read_everybody(rule, site_secret=secret.value, folder=folder)
     macs, names = PersonMacs(secret.value), tuple(dict.fromkeys(header(rule)))
@@ -143,7 +145,7 @@ def read_whose(
         path: the table as a file.
         study: the owner's study.
         dataset: the name that was given to the data set.
-        id_column: column that names the person; None: each row is a person.
+        id_column: column that names the person; None: that of the study's draft, else each row is a person.
         place: where the table lies, of a frame where its file would.
 
     Raises:
@@ -151,7 +153,9 @@ def read_whose(
     """
     check_is_file(path)
     folder = state.database.path.parent
-    everybody = people_of(path, id_column=id_column, secret=state.secret, folder=folder)
+    settings = settings_of(study, study.parties[0])
+    id_column = id_column or settings.id_column or None
+    everybody = people_of(path, id_column=id_column, secret=state.secret, folder=folder, sheet=settings.sheet)
     state.sketches.take({dataset: everybody})
     state, name = of_same_people(state, dataset)
     table = read_table(path, study, dataset=name, id_column=id_column, secret=state.secret)

@@ -13,13 +13,12 @@ import hashlib
 import math
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verticil.analyst.draft import check_is_file, column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
@@ -35,6 +34,8 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import PUBLIC
+from verticil.tables.reading import check_is_file
+from verticil.tables.settings import rule_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,8 +92,7 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
             several rows or none of a name; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
     """
     check_is_file(path)
-    rule = dataset_rule(path, id_column or "")
-    rule = replace(rule, columns=column_rules(study, study.parties[0], rule), has_ids=id_column is not None)
+    rule, guesses = rule_for(study, study.parties[0], path, id_column or "")
     rule = with_properties(rule, study.knowledge, study.schema.names)
     variables = [variable for variable in study.schema.variables if flag_of(study, variable.name) is None]
     together = compounds_of(study, study.parties[0])
@@ -153,6 +153,7 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         sources=tuple(sources[name] for name in names),
         fingerprint=hashlib.sha256(b"".join(perturb.fingerprint(tags, code) for code in codes)).digest(),
         remarks=(
+            *guesses,
             *(remark.message for remark in report.remarks),
             *_constant(study.schema.variables, codes),
             *_of_the_table(rule, variables, records),

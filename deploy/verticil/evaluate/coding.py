@@ -22,7 +22,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MISSING, TextColumn, TextTable, numbers_of
 from verticil.evaluate.following_columns import UNDECLARED, with_derived
 from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.party.dataset.encoding import Codebook
@@ -35,6 +34,10 @@ from verticil.shared.numerics.model.elimination import Factor
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release import wording
 from verticil.shared.study.document import Study
+from verticil.tables.missing import is_word
+from verticil.tables.profile import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES
+from verticil.tables.settings import numbers_of
+from verticil.tables.texts import TextColumn, TextTable
 
 MOST_CATEGORIES: Final = 100
 """Of one column; the rarer ones of the real table are one."""
@@ -177,7 +180,7 @@ def _use_study_names(table: TextTable, study: Study) -> TextTable:
         plain = variable.name.removeprefix(f"{variable.owner} ")
         if variable.name not in columns and plain in columns and plain not in study.schema:
             columns[variable.name] = columns.pop(plain)
-    return TextTable(columns=columns, n_rows=table.n_rows, notes=table.notes, settings=table.settings)
+    return TextTable(columns=columns, n_rows=table.n_rows, notes=table.notes)
 
 
 def _common(tables: Mapping[str, TextTable]) -> tuple[list[str], list[str]]:
@@ -219,7 +222,7 @@ def _reason_to_leave_out(columns: Sequence[TextColumn]) -> str:
 
 
 def _is_missing(text: str) -> bool:
-    return text.strip() in MISSING
+    return is_word(text)
 
 
 def _by_study(

@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from verticil.analyst.draft import TextTable
 from verticil.evaluate.coding import Coding, coding
 from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
@@ -40,6 +39,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
+from verticil.tables.texts import TextTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.analyst.draft import TextColumn, TextTable, numbers_of
 from verticil.party.dataset.encoding import Codebook
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.knowledge.columns import flag_codes
@@ -22,6 +21,8 @@ from verticil.shared.numerics.knowledge.rules import Flag, Function, Knowledge
 from verticil.shared.numerics.knowledge.support import function_codes
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
+from verticil.tables.settings import numbers_of
+from verticil.tables.texts import TextColumn, TextTable
 
 UNDECLARED: Final = "not in the study"
 """What follows from a value that the study does not declare."""

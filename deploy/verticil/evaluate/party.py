@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from verticil.analyst.draft import TextTable, dataset_rule, texts_of
 from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
 from verticil.evaluate.following_columns import derived_from
 from verticil.evaluate.reading import check_table
@@ -33,6 +32,8 @@ from verticil.shared.release.signatures import read_document
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.tables.reading import guess_reading
+from verticil.tables.texts import TextTable, texts_of
 
 
 def evaluate_own(
@@ -97,7 +98,7 @@ def _of_holdout(rule: DatasetRule, path: Path) -> DatasetRule:
     """Return the rule to read a file with the columns of the party's table: as that is, unless it is in a database."""
     if rule.format not in DATABASES:
         return dataclasses.replace(rule, path=path)
-    return dataclasses.replace(dataset_rule(path, rule.id), columns=rule.columns)
+    return dataclasses.replace(guess_reading(path).rule, id=rule.id, columns=rule.columns)
 
 
 def _own(rule: DatasetRule, places: Mapping[str, Origin], study: Study, *, name: str) -> TextTable:

@@ -7,15 +7,14 @@ tables of different types can be compared. Errors name files, columns and counts
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from verticil.analyst.draft import NOTE, TextColumn, TextTable, texts_of
 from verticil.shared.core.errors import DataFault
 from verticil.shared.release import wording
+from verticil.tables.texts import TextColumn, TextTable, texts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +57,7 @@ def check_table(table: TextTable, name: str) -> TextTable:
             f"{name}: {wording.count(table.n_rows, 'row')}, expected at least {LEAST_RECORDS}",
             hint="with so few records the figures are mostly chance",
         )
-    return dataclasses.replace(table, notes=[note.removeprefix(NOTE) for note in table.notes])
+    return table
 
 
 def _of_frame(frame: pd.DataFrame, name: str) -> TextTable:
@@ -86,7 +85,7 @@ def _of_frame(frame: pd.DataFrame, name: str) -> TextTable:
             counts=counts[present].tolist(),
             index=(np.cumsum(counts > 0) - 1)[codes],
         )
-    return TextTable(columns=columns, n_rows=len(frame), notes=[], settings=[])
+    return TextTable(columns=columns, n_rows=len(frame), notes=[])
 
 
 def _text(value: object) -> str:

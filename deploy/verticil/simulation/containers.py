@@ -44,7 +44,7 @@ def image(role: Role) -> str:
 
 
 def lay_out_containers(
-    folder: Path, study_toml: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None
+    folder: Path, study_toml: Path, study: Study, tables: Tables, *, id_column: str | None, seed: int | None
 ) -> Provisioned:
     """Write ``folder/federation`` and ``folder/compose.yaml``. Starts nothing.
 

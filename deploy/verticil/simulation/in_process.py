@@ -27,12 +27,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from verticil.analyst.draft import check_is_file, column_rules, dataset_rule
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import Study
+from verticil.tables.reading import check_is_file, guess_reading
+from verticil.tables.settings import Settings, settings_of, with_columns
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -80,7 +81,7 @@ def simulate(
     tables: Tables,
     *,
     out: Path | str | None = None,
-    id_column: str = "id",
+    id_column: str | None = None,
     seed: int | None = None,
     compare: bool = False,
     unreviewed: bool = False,
@@ -95,7 +96,7 @@ def simulate(
         tables: for each party its table (a CSV or Parquet file, a DataFrame, or how its node would read it), or one table with
             all columns; only in one table the id column may be absent: then a row is a person.
         out: folder to make for the release; the authority's certificate is put beside it as ``ca.crt``. None: no folder.
-        id_column: name of the id column.
+        id_column: name of the id column; None: that of the study's draft, else ``id``.
         seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
         compare: measure the distances to the real joint data (`verticil.evaluate.measures.fidelity`).
         unreviewed: run a draft that its author has not reviewed, too.
@@ -155,7 +156,7 @@ def _in_own_loop(run: Callable[[], Coroutine[object, object, int]]) -> int:
     return outcome.result()
 
 
-def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None) -> Provisioned:
+def _provision(place: Path, study: Study, tables: Tables, *, id_column: str | None, seed: int | None) -> Provisioned:
     from verticil.shared.study.protocols import protocol_of
     from verticil.simulation.provision import OPEN_LIMITS, provision
 
@@ -456,20 +457,23 @@ def _check(parties: list[asyncio.Task[None]]) -> None:
             task.result()  # raises what ended the party
 
 
-def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> list[Site]:
+def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str | None) -> list[Site]:
     """Write one file per party.
 
     Args:
         folder: where tables are written that are not files already.
         study: says whose column is whose.
         tables: as for `simulate`.
-        id_column: name of the id column.
+        id_column: name of the id column; None: that of the study's draft, else ``id``.
 
     Raises:
         Misuse: USAGE when a party has no table or a table no party.
         DataFault: DATA_FILE_MISSING; the one table cannot be read or lacks a column.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    settings = {name: settings_of(study, name) for name in study.parties}
+    if id_column is None:
+        id_column = next((item.id_column for item in settings.values() if item.id_column), "id")
     if isinstance(tables, Mapping):
         for name in tables:
             if name not in study.parties:
@@ -479,12 +483,12 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> li
         if missing := [name for name in study.parties if name not in tables]:
             raise Misuse("USAGE", f"no table for {', '.join(missing)}", hint="give each party a table: PARTY=FILE")
         return [_site(study, name, tables[name], folder, id_column) for name in study.parties]
-    whole = _read(tables)
+    whole = _read(tables, sheet=next((item.sheet for item in settings.values() if item.sheet), ""))
     if id_column not in whole.columns:
         whole = whole.assign(**{id_column: [f"{row:012d}" for row in range(len(whole))]})
     sites: list[Site] = []
     for name in study.parties:
-        columns = [study.schema[position].name for position in study.schema.owned_by(name)]
+        columns = [_column(settings[name], study.schema[place].name) for place in study.schema.owned_by(name)]
         if absent := [column for column in columns if column not in whole.columns]:
             raise DataFault(
                 "DATA_COLUMN_MISSING",
@@ -496,14 +500,19 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> li
     return sites
 
 
-def _read(table: Path | str | pd.DataFrame) -> pd.DataFrame:
+def _column(settings: Settings, variable: str) -> str:
+    """Return the column of a variable."""
+    return settings.columns[variable].source if variable in settings.columns else variable
+
+
+def _read(table: Path | str | pd.DataFrame, *, sheet: str = "") -> pd.DataFrame:
     import pandas as pd
 
     if isinstance(table, pd.DataFrame):
         return table
     path = Path(table)
     check_is_file(path)
-    rule = dataset_rule(path, "")
+    rule = guess_reading(path, sheet=sheet).rule
     names = header(rule)
     if (fault := missing_columns(rule, names, names)) is not None:
         raise fault
@@ -520,12 +529,12 @@ def _site(
         rule = table
     elif isinstance(table, str | Path):
         check_is_file(path := Path(table))
-        rule = dataset_rule(path, id_column)
+        rule = dataclasses.replace(guess_reading(path, sheet=settings_of(study, name).sheet).rule, id=id_column)
     else:
         path = folder / f"{name}.parquet"
         table.to_parquet(path, index=False)
-        rule = dataset_rule(path, id_column)
+        rule = DatasetRule(path=path, format="parquet", id=id_column)
     from verticil.simulation.provision import Site
 
-    rule = dataclasses.replace(rule, columns=column_rules(study, name, rule))
+    rule = with_columns(study, name, rule)
     return Site(name=name, table=rule, allow_infinite=own_names)

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from verticil.party.codebook import known_from
+from verticil.party.dataset.sources.column_rules import read_column_rule
 from verticil.party.dataset.sources.server import Server, has_password, no_url
-from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, ColumnRule, DatasetRule, Format
+from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, DatasetRule, Format
 from verticil.party.dataset.sources.statement import no_query, no_table
 from verticil.party.limits.limits import (
     DELTA_STUDIES,
@@ -42,7 +43,6 @@ from verticil.shared.documents.config import (
 )
 from verticil.shared.documents.record import read
 from verticil.shared.documents.toml_table import Table, is_name
-from verticil.shared.documents.written_values.reading import check_written
 from verticil.shared.federation.identity.key_words import says
 from verticil.shared.federation.identity.signing import public_key_from
 from verticil.shared.federation.transport.metrics import metrics_address
@@ -253,7 +253,9 @@ def dataset_rule(table: Table, base: Path) -> DatasetRule:
         delimiter=table.value(str, "delimiter", ","),
         encoding=table.value(str, "encoding", "utf-8"),
         id=table.value(str, "id"),
-        columns={variable: _column(column, variable) for variable, column in table.named_tables("columns").items()},
+        columns={
+            variable: read_column_rule(column, variable) for variable, column in table.named_tables("columns").items()
+        },
     )
     table.finish()
     return rule
@@ -278,26 +280,6 @@ def place_toml(rule: DatasetRule, base: Path) -> str:
     return "".join(
         f"{key} = {json.dumps(text, ensure_ascii=False)}\n".replace("\x7f", "\\u007f") for key, text in texts.items()
     )
-
-
-def _column(table: Table, variable: str) -> ColumnRule:
-    recode = table.raw("recode") or {}
-    if not isinstance(recode, dict):
-        table.fail("recode", 'expected a table of texts, { "M" = "Male" }')
-    pairs = cast("dict[str, object]", recode)
-    if not all(isinstance(value, str) for value in pairs.values()):
-        table.fail("recode", 'expected texts on both sides, { "M" = "Male" }')
-    rule = ColumnRule(
-        source=table.value(str, "source", variable),
-        recode=cast("dict[str, str]", pairs),
-        written=table.value(str, "written", "plain"),
-    )
-    try:
-        check_written(rule.written)
-    except ValueError as error:
-        table.fail("written", str(error))
-    table.finish()
-    return rule
 
 
 def _approver_keys(tables: tuple[Table, ...]) -> dict[str, bytes]:

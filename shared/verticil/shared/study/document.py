@@ -444,6 +444,8 @@ class Study:
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
         reviewed: False: it was read from a draft whose author has not set ``reviewed = true`` (`study.review`). No part of the
             canonical form: a study that came as bytes was asked for this where it was a file.
+        drafted: how the tables of a draft are read, by party (``[draft.table.PARTY]``), for who holds them; no part of the
+            canonical form either.
     """
 
     MARK: ClassVar = {"schema": 1}
@@ -471,6 +473,9 @@ class Study:
     knowledge: Annotated[Knowledge | None, OPTIONAL] = None
     left_out: Annotated[tuple[LeftOut, ...], OPTIONAL] = ()
     reviewed: Annotated[bool, Key(beside=True)] = field(default=True, compare=False)
+    drafted: Annotated[Mapping[str, Mapping[str, object]], Key(beside=True)] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def countersignatures_needed(self) -> int:

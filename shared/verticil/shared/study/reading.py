@@ -12,9 +12,9 @@ import datetime as dt
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
@@ -78,7 +78,7 @@ def read_study_text(text: str, folder: Path, *, by_owner: bool = False) -> Study
 
 
 def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
-    derived_keys = ("schema", "parties", "units", "left_out", "reviewed")
+    derived_keys = ("schema", "parties", "units", "left_out", "reviewed", "drafted")
     own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *derived_keys))
     table.only(*keys(Study, but=own), *_OWN_KEYS)
     simulation_seed_from(table, "simulation")
@@ -104,6 +104,7 @@ def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
             "knowledge": knowledge,
             "left_out": (),
             "reviewed": _is_reviewed(table, declared),
+            "drafted": _drafted(table),
         },
     )
     study = dataclasses.replace(study, parameters=study.parameters.in_order_of(schema.names))
@@ -119,8 +120,18 @@ def _is_reviewed(table: Table, schema: Schema) -> bool:
     if not table.has("draft"):
         return all(variable.origin != TABLE for variable in schema.variables)
     mark = table.table("draft")
-    mark.only("reviewed")
+    mark.only("reviewed", "table")
     return mark.value(bool, "reviewed")
+
+
+def _drafted(table: Table) -> Mapping[str, Mapping[str, object]]:
+    """Return ``[draft.table.PARTY]`` as it is written; who reads the tables reads it."""
+    if not table.has("draft") or not table.table("draft").has("table"):
+        return {}
+    tables = table.table("draft").table("table")
+    for party in tables.names():
+        tables.table(party)  # is one
+    return cast("Mapping[str, Mapping[str, object]]", table.table("draft").raw("table"))
 
 
 def _check_posterior_table(table: Table, study: Study) -> None:

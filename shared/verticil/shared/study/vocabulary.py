@@ -150,10 +150,12 @@ def pair_methods() -> tuple[str, ...]:
 def starts_a_formula(text: str) -> bool:
     """Return whether a spreadsheet that opens a CSV file with this text would compute something instead of showing the text.
 
-    >>> [starts_a_formula(text) for text in ("=1+1", "@SUM(A1)", "-", "-3.5", "+2e3", "a=b")]
-    [True, True, True, False, False, False]
+    Signs alone, such as the result ``+`` of a test, are shown.
+
+    >>> [starts_a_formula(text) for text in ("=1+1", "@SUM(A1)", "-1+1", "-", "-3.5", "+2e3", "a=b")]
+    [True, True, True, False, False, False, False]
     """
-    return text[:1] in {"=", "+", "-", "@", "\t"} and _NUMBER.fullmatch(text) is None
+    return text[:1] in {"=", "+", "-", "@", "\t"} and bool(text.strip("+-")) and _NUMBER.fullmatch(text) is None
 
 
 def check_privacy(where: str, epsilon: float, delta: float) -> None:

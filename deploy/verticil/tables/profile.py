@@ -1,0 +1,507 @@
+"""What each column of a table is, decided in one place, with the reason of each decision.
+
+A draft of a study, ``verticil table`` and whoever simulates or synthesizes take what is decided here. Every decision that a
+reader could doubt, and everything that is lost, has a reason: a sentence that names the column.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.documents.written_values.dates import DatePattern
+from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
+from verticil.shared.documents.written_values.reading import Kind, value_reader
+from verticil.shared.study.vocabulary import MAX_TEXT, starts_a_formula
+from verticil.tables.missing import is_word, missing_texts, words_among_numbers
+from verticil.tables.ranges import FEWEST_ROWS, Points, date_edges, find_points, moment_edges, number_edges
+from verticil.tables.reading import guess_reading
+from verticil.tables.texts import TextColumn, TextTable, texts_of
+from verticil.tables.types import source_types
+from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight
+
+MANY_VALUES: Final = 12
+"""A number with more distinct values than this is cut into bins."""
+IDENTIFYING: Final = 0.5
+"""Texts with more distinct values than this part of the rows are left out."""
+MOST_CATEGORIES: Final = 100
+CODES: Final = 5
+"""So many texts, or one for ten distinct numbers, may stand among numbers."""
+ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
+"""Names of columns that name the record."""
+_MOST_CODES: Final = 100  # distinct whole numbers that can be codes
+_ROWS_OF_A_CODE: Final = 10
+_SPARSE: Final = 0.5  # of the whole numbers between the least and the largest code occur
+_LONG: Final = 40  # letters of a free text
+_FREE: Final = 0.2  # of the rows hold free text, or the column holds categories
+_NEARLY_UNIQUE: Final = 0.95
+_OWNERS_BINS: Final = 20
+_SHARED_BINS: Final = 6
+_WORTH: Final = 10.0  # records that a category of a randomized column should be worth
+_SUM: Final = re.compile(r"[0-9]+")
+_SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
+_LARGEST: Final = 1e15
+_MOST_DECIMALS: Final = 12
+_FEW_ROWS_PER_VALUE: Final = 3
+_WORD_OF_A_NUMBER: Final = re.compile(
+    r"(?i)(^|[^a-z])(id|nr|no|num|number|account|acct|phone|tel|telephone|fax|mobile|konto|record|patient|case|key|pid|ssn|iban)($|[^a-z])"
+)
+_BOOLEANS: Final = frozenset({"true", "false"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnProfile:
+    """What one column is, and what a study would make of it.
+
+    Attributes:
+        source: the column's name in the table.
+        name: without blanks at its ends.
+        kind: its type; of a column that is left out what it seems to be.
+        left_out: why it is left out; empty: it is not.
+        written: how numbers or dates are written; empty: as is usual.
+        unit: of numbers.
+        decimals: of numbers; None: of another type.
+        n_rows, n_distinct: rows, and distinct texts.
+        missing: texts of missing values.
+        n_missing: rows that have one.
+        recode: text of the table -> category, where blanks stand around it.
+        categories: in order; of a number those that are its points alone.
+        bins, points: on the scale of the type (`written_values.reading.value_reader`).
+        far: points far from all other numbers.
+        n_other: rows whose value is none of the categories.
+        n_other_values: distinct values of these.
+        n_strange: rows of a column of numbers whose text is none, and not missing.
+        means: mean of each bin, of few rows its middle.
+        reasons: why it was decided so, in sentences.
+    """
+
+    source: str
+    name: str
+    kind: Kind
+    n_rows: int
+    n_distinct: int
+    left_out: str = ""
+    written: str = ""
+    unit: str = ""
+    decimals: int | None = None
+    missing: tuple[str, ...] = ()
+    n_missing: int = 0
+    recode: Mapping[str, str] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
+    bins: tuple[float, ...] = ()
+    points: tuple[float, ...] = ()
+    far: tuple[float, ...] = ()
+    n_other: int = 0
+    n_other_values: int = 0
+    n_strange: int = 0
+    strange: tuple[str, ...] = ()
+    numbers: tuple[Floats, Ints] | None = field(default=None, repr=False)
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def missing_share(self) -> float:
+        """The part of the rows without a value."""
+        return self.n_missing / self.n_rows
+
+    @property
+    def other_share(self) -> float:
+        """The part of the rows that no category is for."""
+        return self.n_other / self.n_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProfile:
+    """What a table is.
+
+    Attributes:
+        party: whose it is.
+        texts: the table.
+        columns: in its order.
+        notes: on the file.
+    """
+
+    party: str
+    texts: TextTable
+    columns: tuple[ColumnProfile, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a profile is made for.
+
+    Attributes:
+        epsilon: of each randomized column; None: one owner's tables are measured with noise, and categories are cheap.
+        columns: names of the columns to look at; empty: all.
+        sheet: of a workbook.
+    """
+
+    epsilon: float | None = None
+    columns: tuple[str, ...] = ()
+    sheet: str = ""
+
+
+def profile_table(party: str, path: Path, choice: Choice | None = None) -> TableProfile:
+    """Read a table and decide what each column is.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY; DATA_COLUMN_MISSING, it lacks a column that was asked for.
+    """
+    choice = choice or Choice()
+    reading = guess_reading(path, sheet=choice.sheet)
+    table = texts_of(party, path, rule=reading.rule, only=choice.columns or None)
+    types = source_types(reading.rule)
+    writings = {
+        name: _writing(column, types.get(name), reading.rule.delimiter) for name, column in table.columns.items()
+    }
+    words = words_among_numbers(
+        [table.columns[name].texts for name, writing in writings.items() if writing is not None]
+    )
+    columns = tuple(
+        _profile(column, writings[name], types.get(name), words, choice) for name, column in table.columns.items()
+    )
+    return TableProfile(party=party, texts=table, columns=columns, notes=(*reading.remarks, *table.notes))
+
+
+# ---- numbers, dates, or texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """How a column of numbers or moments is written."""
+
+    kind: Kind
+    writing: Writing
+
+
+def _writing(column: TextColumn, source: Kind | None, delimiter: str) -> _Written | None:
+    """Return how a column writes numbers or moments; None: it does neither."""
+    values = [text for text in column.texts if not is_word(text)]
+    if not values or source in {"boolean", "category", "ordered"}:
+        return None
+    dates = None if source in {"integer", "number"} else guess_dates(values)
+    if dates is not None:
+        pattern = DatePattern.of(dates.written)
+        kind: Kind = "time" if not pattern.has_date else "datetime" if pattern.has_time else "date"
+        if kind == "datetime" and source != "datetime" and _are_days(pattern, values):
+            kind = "date"
+        return _Written(kind=kind, writing=dates)
+    numbers = guess_numbers(values, delimiter=delimiter)
+    if not numbers.n_read or _has_leading_zero(values):
+        return None
+    n_texts = round(len(values) * (1 - numbers.share))
+    if n_texts > max(CODES, (len(values) - n_texts) // 10):
+        return None
+    return _Written(kind="number", writing=numbers)
+
+
+def _are_days(pattern: DatePattern, texts: Sequence[str]) -> bool:
+    if "epoch" in pattern.text:
+        return False
+    moments = [moment for text in texts if (moment := pattern.read(text)) is not None]
+    return all(is_midnight(moment) for moment in moments)
+
+
+def _has_leading_zero(texts: Sequence[str]) -> bool:
+    """Return whether whole numbers have leading zeros, which only codes have."""
+    bare_texts = [text.strip() for text in texts]
+    codes = [text for text in bare_texts if len(text) > 1 and text[0] == "0" and _SUM.fullmatch(text)]
+    return bool(codes) and all(_SUM.fullmatch(text) for text in bare_texts)
+
+
+# ---- one column
+
+
+def _profile(
+    column: TextColumn, written: _Written | None, source: Kind | None, words: Collection[str], choice: Choice
+) -> ColumnProfile:
+    counts = dict(zip(column.texts, column.counts, strict=True))
+    missing = missing_texts(counts, has_numbers=written is not None, elsewhere=words)
+    base = ColumnProfile(
+        source=column.source,
+        name=column.source.strip(),
+        kind="category",
+        n_rows=len(column.index),
+        n_distinct=len(counts),
+        missing=missing.texts,
+        n_missing=sum(counts[text] for text in missing.texts),
+        reasons=missing.reasons,
+    )
+    values = {text: count for text, count in counts.items() if text not in set(missing.texts)}
+    if not is_readable(base.name):
+        return _leave_out(base, "its name is no plain text")
+    if len({text.strip() for text in values}) < 2:
+        return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
+    if written is not None:
+        profile = _of_values(base, values, written, source, choice)
+        if profile is not None:
+            return profile
+    return _of_categories(base, values, source, choice, is_code=written is not None)
+
+
+def _leave_out(profile: ColumnProfile, reason: str) -> ColumnProfile:
+    return _with(profile, left_out=reason)
+
+
+def _with(profile: ColumnProfile, *reasons: str, **changes: object) -> ColumnProfile:
+    import dataclasses
+
+    return dataclasses.replace(profile, reasons=(*profile.reasons, *filter(None, reasons)), **changes)  # type: ignore[arg-type]
+
+
+def _of_values(
+    base: ColumnProfile, counts: Mapping[str, int], written: _Written, source: Kind | None, choice: Choice
+) -> ColumnProfile | None:
+    """Profile a column of numbers or moments; None: its numbers are codes."""
+    kind, writing = written.kind, written.writing
+    values, weights, strange = _numbers(counts, kind, writing.written)
+    if len(values) < 2:
+        return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
+    whole = kind == "number" and bool((values == np.floor(values)).all())
+    if kind == "number":
+        kind = "integer" if whole and source != "number" else "number"
+    n_strange = sum(counts[text] for text in strange)
+    base = _with(
+        base,
+        writing.doubt,
+        f"{n_strange:,} rows ({n_strange / base.n_rows:.1%}) hold no {'number' if kind in {'integer', 'number'} else 'date'}: "
+        "they become missing"
+        if strange
+        else "",
+        kind=kind,
+        written="" if writing.written == "plain" else writing.written,
+        unit=writing.unit,
+        n_strange=n_strange,
+        strange=tuple(text for text in strange if counts[text] >= FEWEST_ROWS and is_readable(text)),
+        n_missing=base.n_missing + n_strange,
+        numbers=(values, weights),
+    )
+    if kind in {"date", "datetime", "time"}:
+        return _of_moments(base, values, weights, choice)
+    if whole and (reason := _identifier_reason(base, counts, values, weights)):
+        return _leave_out(base, reason)
+    if whole and _are_codes(values, weights):
+        return None
+    return _of_numbers(base, counts, values, weights, choice)
+
+
+def _numbers(counts: Mapping[str, int], kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
+    """Return the distinct numbers of a column, ascending, the rows of each, and the texts that are none."""
+    read = value_reader(kind, written)
+    numbers = {text: number for text in counts if (number := read(text)) is not None and math.isfinite(number)}
+    strange = [text for text in counts if text not in numbers]
+    all_values = np.fromiter(numbers.values(), dtype=np.float64, count=len(numbers))
+    rows = np.fromiter((counts[text] for text in numbers), dtype=np.int64, count=len(numbers))
+    values, places = np.unique(all_values, return_inverse=True)
+    weights = np.bincount(places, weights=rows, minlength=len(values)).astype(np.int64)
+    return values, weights, strange
+
+
+def _identifier_reason(base: ColumnProfile, counts: Mapping[str, int], values: Floats, weights: Ints) -> str:
+    """Return why whole numbers seem to name the row; empty: they do not."""
+    n = int(weights.sum())
+    if len(values) < _NEARLY_UNIQUE * n or n <= MANY_VALUES:
+        return ""
+    widths = {len(text.strip().lstrip("+-")) for text in counts}
+    one_width = len(widths) == 1
+    named = bool(_WORD_OF_A_NUMBER.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", base.name)))
+    counts_up = values[-1] - values[0] + 1 <= 1.5 * n
+    if counts_up and (named or one_width or values[0] in {0.0, 1.0}):
+        return f"{len(values):,} distinct whole numbers in {n:,} rows count up, as numbers of records do"
+    if one_width and min(widths) >= 7 and (named or len(values) >= 0.99 * n):
+        return f"{len(values):,} distinct whole numbers of {min(widths)} digits in {n:,} rows look like numbers of accounts"
+    if named and len(values) == n:
+        return f"{len(values):,} distinct whole numbers in {n:,} rows look like the name of a record"
+    return ""
+
+
+def _are_codes(values: Floats, weights: Ints) -> bool:
+    """Return whether whole numbers are codes: few, with many rows each, and with gaps between that no measure has."""
+    points = find_points(values, weights, whole=True)
+    rest = ~np.isin(values, points.far)
+    some, rows = values[rest], weights[rest]
+    if not MANY_VALUES < len(some) <= _MOST_CODES or rows.sum() < _ROWS_OF_A_CODE * len(some):
+        return False
+    steps = np.diff(some).astype(np.int64)
+    lattice = (some[-1] - some[0]) / int(np.gcd.reduce(steps)) + 1
+    return len(some) < _SPARSE * lattice and bool(np.median(rows) * len(some) > 0.3 * rows.sum())
+
+
+def _of_numbers(
+    base: ColumnProfile, counts: Mapping[str, int], values: Floats, weights: Ints, choice: Choice
+) -> ColumnProfile:
+    decimals = 0 if base.kind == "integer" else _decimals(counts, base.written)
+    resolution = 1.0 if base.kind == "integer" else 10.0**-decimals
+    span = float(values[-1] - values[0])
+    if decimals > _MOST_DECIMALS or span < _SMALLEST or max(abs(values[0]), abs(values[-1])) >= _LARGEST:
+        size = "small" if span < 1 else "large"
+        better = "smaller" if size == "small" else "larger"
+        return _leave_out(
+            base,
+            f"its numbers are too {size} to be written: use a {better} unit, so that they lie within 1e-9 and 1e15",
+        )
+    if len(values) <= MANY_VALUES:
+        kept = weights >= FEWEST_ROWS
+        if kept.sum() < 2:
+            return _leave_out(base, f"fewer than 2 numbers have {FEWEST_ROWS} rows")
+        return _with(
+            base,
+            decimals=decimals,
+            points=tuple(values[kept].tolist()),
+            n_other=int(weights[~kept].sum()),
+            n_other_values=int((~kept).sum()),
+        )
+    points = find_points(values, weights, whole=base.kind == "integer")
+    rest = ~np.isin(values, points.values)
+    edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
+    return _with_ranges(_with(base, decimals=decimals), edges, points, weights[rest], n_distinct=int(rest.sum()))
+
+
+def _with_ranges(
+    base: ColumnProfile, edges: Sequence[float], points: Points, rest: Ints, *, n_distinct: int
+) -> ColumnProfile:
+    if len(edges) < 2 or rest.sum() < FEWEST_ROWS:
+        if len(points.values) < 2:
+            return _leave_out(base, f"fewer than 2 bins have {FEWEST_ROWS} rows")
+        return _with(base, points=points.values, far=points.far, n_other=int(rest.sum()), n_other_values=n_distinct)
+    if len(edges) + len(points.values) < 3:
+        return _leave_out(base, f"fewer than 2 bins have {FEWEST_ROWS} rows")
+    return _with(base, bins=tuple(edges), points=points.values, far=points.far)
+
+
+def _of_moments(base: ColumnProfile, values: Floats, weights: Ints, choice: Choice) -> ColumnProfile:
+    points = find_points(values, weights, whole=True, are_moments=True)
+    rest = ~np.isin(values, points.values)
+    make = date_edges if base.kind == "date" else moment_edges
+    edges = make(values[rest], weights[rest], n_bins=_n_bins(base.n_rows, choice)) if rest.sum() > 1 else []
+    return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
+
+
+def _n_bins(n_rows: int, choice: Choice) -> int:
+    if choice.epsilon is not None:
+        return _SHARED_BINS
+    return max(4, min(_OWNERS_BINS, n_rows // (2 * FEWEST_ROWS)))
+
+
+def _decimals(counts: Mapping[str, int], written: str) -> int:
+    """Return the decimals that nearly all numbers are written with at most."""
+    mark = "," if written == "decimal-comma" else "."
+    if written and written not in OLD_STYLES:
+        mark = NumberStyle.of(written).decimal
+    pattern = re.compile(rf"{re.escape(mark)}([0-9]*)(?:[eE]([+-]?[0-9]+))?")
+    power = re.compile(r"[eE]([+-]?[0-9]+)")
+    widths = list[int]()
+    for text in counts:
+        match = pattern.search(text)
+        if match is not None:
+            widths.append(max(0, len(match[1]) - int(match[2] or 0)))
+        elif (exponent := power.search(text)) is not None:
+            widths.append(max(0, -int(exponent[1])))
+        else:
+            widths.append(0)
+    return int(np.quantile(widths, 0.999, method="higher")) if max(widths) <= _MOST_DECIMALS else _usual(widths)
+
+
+def _usual(widths: Sequence[int]) -> int:
+    """Return the decimals of numbers of floating point, which are written with as many digits as they have."""
+    return int(np.quantile(widths, 0.5))
+
+
+# ---- categories
+
+
+def is_readable(text: str) -> bool:
+    """Return whether a text can be a category: plain, at most 200 letters, and nothing that a spreadsheet computes."""
+    return (
+        bool(text)
+        and not starts_a_formula(text)
+        and text == text.strip()
+        and len(text) <= MAX_TEXT
+        and not any(unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} for letter in text)
+    )
+
+
+def _of_categories(
+    base: ColumnProfile, counts: Mapping[str, int], source: Kind | None, choice: Choice, *, is_code: bool
+) -> ColumnProfile:
+    n = sum(counts.values())
+    if len(counts) > max(IDENTIFYING * base.n_rows, MANY_VALUES):
+        return _leave_out(base, f"{len(counts):,} distinct texts in {base.n_rows:,} rows look identifying")
+    n_free = sum(count for text, count in counts.items() if len(text) > _LONG and " " in text.strip())
+    if n_free > _FREE * n and source not in {"category", "ordered"} and len(counts) > MANY_VALUES:
+        return _leave_out(base, f"it holds free text of more than {_LONG} letters in {n_free:,} rows")
+    merged: dict[str, int] = {}
+    recode: dict[str, str] = {}
+    for text, count in counts.items():
+        bare = text.strip()
+        merged[bare] = merged.get(bare, 0) + count
+        if bare != text:
+            recode[text] = bare
+    ranked = sorted(
+        (text for text in merged if is_readable(text) and merged[text] >= FEWEST_ROWS),
+        key=lambda text: (-merged[text], text),
+    )
+    if sum(map(is_readable, merged)) < 2:
+        return _leave_out(base, "its values are no plain texts of at most 200 letters")
+    categories = ranked[: _most_categories(n, choice)]
+    if len(categories) == len(merged) - 1 and len(ranked) == len(merged):
+        categories = ranked  # one value alone is no `other`
+    kept = set(categories)
+    n_other = sum(count for text, count in merged.items() if text not in kept)
+    if len(categories) + (n_other >= FEWEST_ROWS) < 2:
+        return _leave_out(base, f"fewer than 2 categories have {FEWEST_ROWS} rows")
+    kind: Kind = "ordered" if source == "ordered" else "category"
+    kind = "boolean" if {text.casefold() for text in merged} <= _BOOLEANS else kind
+    reasons = list[str]()
+    if is_code:
+        reasons.append(
+            f"its {len(merged)} whole numbers are taken for codes: few, with many rows each, and gaps between them"
+        )
+    if recode:
+        n_blank = sum(counts[text] for text in recode)
+        reasons.append(f"blanks stand around its values in {n_blank:,} rows; they are taken off")
+    if n_other >= FEWEST_ROWS:
+        reasons.append(
+            f"{n_other / base.n_rows:.0%} of the people are in 'other', which is for {len(merged) - len(kept):,} values"
+        )
+    elif n_other:
+        reasons.append(
+            f"{n_other} rows have values that fewer than {FEWEST_ROWS} rows have: a category is drawn for each"
+        )
+    return _with(
+        base,
+        *reasons,
+        kind=kind,
+        categories=tuple(_in_order(categories)),
+        recode={text: bare for text, bare in recode.items() if bare in kept},
+        n_other=n_other,
+        n_other_values=len(merged) - len(kept),
+        written="",
+        unit="",
+        numbers=None,
+    )
+
+
+def _in_order(categories: Sequence[str]) -> list[str]:
+    read = value_reader("number", "plain")
+    return sorted(categories, key=lambda text: (number if (number := read(text)) is not None else math.inf, text))
+
+
+def _most_categories(n: int, choice: Choice) -> int:
+    """Return how many categories so many people can have: all that have enough, or of a randomized column what its noise leaves.
+
+    Of K categories at epsilon a column of n records is worth n a^2, a = (e^epsilon - 1) / (e^epsilon + K - 1).
+    """
+    if choice.epsilon is None:
+        return MOST_CATEGORIES
+    odds = math.exp(choice.epsilon)
+    worth = [n * ((odds - 1) / (odds + k - 1)) ** 2 / k for k in range(1, MOST_CATEGORIES + 1)]
+    return max(8, sum(share >= _WORTH for share in worth))

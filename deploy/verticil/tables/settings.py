@@ -1,0 +1,127 @@
+"""How the tables of a study are read: by what its draft says in ``[draft.table.PARTY]``, and what the file shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verticil.party.dataset.sources.column_rules import read_column_rule
+from verticil.party.dataset.sources.open_source import header, read_parts
+from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
+from verticil.shared.documents.toml_table import Table
+from verticil.shared.documents.written_values.reading import OLD_WAYS, number_of
+from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.study.document import Study
+from verticil.tables.reading import guess_reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one party's table is read.
+
+    Attributes:
+        id_column: names the person; empty: it is not said.
+        sheet: of a workbook; empty: the first one with rows.
+        columns: variable -> rule.
+    """
+
+    id_column: str = ""
+    sheet: str = ""
+    columns: Mapping[str, ColumnRule] = field(default_factory=dict)
+
+
+def settings_of(study: Study, party: str) -> Settings:
+    """Return what the study's draft says of a party's table; of the owner of a whole table what it says of all parties.
+
+    Raises:
+        Misuse: STUDY_INVALID, a key of ``[draft.table.PARTY]`` is none, or has another form.
+    """
+    tables = {name: table for name, table in study.drafted.items() if name == party} or (
+        dict(study.drafted) if len(study.parties) == 1 else {}
+    )
+    result = Settings()
+    for name, raw in tables.items():
+        table = Table(dict(raw), source="study.toml", code="STUDY_INVALID", where=f"draft.table.{name}", file=True)
+        table.only("id", "sheet", "columns")
+        columns = table.table("columns", optional=True)
+        rules = {variable: read_column_rule(columns.table(variable), variable) for variable in columns.names()}
+        result = Settings(
+            id_column=table.value(str, "id", result.id_column),
+            sheet=table.value(str, "sheet", result.sheet),
+            columns={**result.columns, **rules},
+        )
+    return result
+
+
+def rule_for(study: Study, party: str, path: Path, id_column: str | None = None) -> tuple[DatasetRule, tuple[str, ...]]:
+    """Return how a party's table is read for a study, and what was guessed of the file, in sentences.
+
+    Args:
+        study, party: whose columns are read.
+        path: the table's file.
+        id_column: names the person; None: the one of the draft, if it names one.
+
+    Raises:
+        Misuse: see `settings_of`.
+        DataFault: the file cannot be read.
+    """
+    settings = settings_of(study, party)
+    reading = guess_reading(path, sheet=settings.sheet)
+    name = settings.id_column if id_column is None else id_column
+    rule = dataclasses.replace(reading.rule, id=name, has_ids=bool(name))
+    return with_columns(study, party, rule, settings), reading.remarks
+
+
+def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings | None = None) -> DatasetRule:
+    """Return the rule with where each of a party's columns comes from and how it is written: by the draft, else by its texts.
+
+    Columns that are not there are for the party to name.
+    """
+    settings = settings or settings_of(study, party)
+    names = set(header(rule))
+    own = [study.schema[position] for position in study.schema.owned_by(party)]
+    open_variables = [variable for variable in own if variable.name not in settings.columns]
+    sources = {v.name: _source(v.name, party, names) for v in open_variables}
+    numbers = [v for v in open_variables if _is_of_values(v) and sources[v.name] in names]
+    texts: dict[str, set[str]] = {sources[variable.name]: set() for variable in numbers}
+    for part in read_parts(rule, list(texts)) if texts else ():
+        for source, column in part.columns.items():
+            texts[source].update(column.distinct)
+    written = {variable.name: _written(variable, texts[sources[variable.name]]) for variable in numbers}
+    rules = {
+        name: ColumnRule(source=source, written=written.get(name, "plain"))
+        for name, source in sources.items()
+        if source in names
+    }
+    guessed = {name: item for name, item in rules.items() if item != ColumnRule(source=name)}
+    return dataclasses.replace(rule, columns={**settings.columns, **guessed})
+
+
+def _source(name: str, party: str, names: set[str]) -> str:
+    """Return the local column of a variable, to which a draft of two parties gave the party's name."""
+    if name in names:
+        return name
+    return next((other for other in names if other.strip() == name), name.removeprefix(f"{party} "))
+
+
+def _is_of_values(variable: Variable) -> bool:
+    return variable.bins is not None
+
+
+def _written(variable: Variable, texts: set[str]) -> str:
+    """Return how a column writes its numbers or dates; of a variable without a type in one of the first version's ways."""
+    return numbers_of(sorted(texts))[0]
+
+
+def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:
+    """Return the way of version 1.0.0 in which most of the texts are numbers, and these numbers; of two alike the first.
+
+    >>> numbers_of(["3", "1,5", "N"])
+    ('decimal-comma', {'3': 3.0, '1,5': 1.5})
+    """
+    texts = list(texts)
+    ways = {way: {text: number for text in texts if (number := number_of(text, way)) is not None} for way in OLD_WAYS}
+    best = max(ways, key=lambda written: len(ways[written]))
+    return best, ways[best]

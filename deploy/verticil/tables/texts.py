@@ -1,0 +1,137 @@
+"""A table as texts: its columns, each with its distinct texts, how many rows have each, and the text of every row."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts, rows_in_footer
+from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
+from verticil.tables.reading import guess_reading
+
+MAX_ROWS: Final = 20_000_000
+"""Most rows of a table that is held in memory as texts."""
+MAX_CELLS: Final = 150_000_000
+"""Most cells of such a table: some 24 bytes each while it is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextColumn:
+    """One column of one party: distinct texts, how many rows have each, and for every row the position of its text."""
+
+    party: str
+    source: str
+    texts: Sequence[str] = field(repr=False)
+    counts: Sequence[int] = field(repr=False)
+    index: NDArray[np.int64] = field(repr=False)
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no two rows have the same text."""
+        return len(self.texts) == len(self.index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """The table of one party.
+
+    Attributes:
+        columns: by the local column.
+        n_rows: people, a row each.
+        notes: what became no row, and what was guessed of the file, in sentences.
+        rule: how the file is read; a frame has none.
+    """
+
+    columns: Mapping[str, TextColumn]
+    n_rows: int
+    notes: Sequence[str]
+    rule: DatasetRule | None = None
+
+
+def texts_of(
+    party: str, path: Path, *, rule: DatasetRule | None = None, only: Collection[str] | None = None
+) -> TextTable:
+    """Read a table as the party's node reads it, with every value as text.
+
+    Args:
+        party: what to call it.
+        path: the file.
+        rule: how it is read; None: this is guessed.
+        only: columns to read; None: all.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY; DATA_COLUMN_MISSING, one of `only` is not there.
+    """
+    rule = rule or guess_reading(path).rule
+    names = header(rule)
+    if only is not None and (absent := missing_columns(rule, names, list(only))) is not None:
+        raise absent
+    names = tuple(name for name in names if only is None or name in only)
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataFault(
+            "DATA_UNREADABLE",
+            f"{rule.name}: column '{twice[0]}' occurs {names.count(twice[0])} times, expected once",
+            hint="give each column a name of its own",
+        )
+    check_size(rule, rows_in_footer(rule), len(names))
+    texts: dict[str, dict[str, int]] = {name: {} for name in names}
+    rows: dict[str, list[NDArray[np.int64]]] = {name: [] for name in names}
+    n_rows = n_ragged = first_ragged = n_bytes = 0
+    for part in read_parts(rule, names):
+        n_rows += part.n_rows
+        check_size(rule, n_rows, len(names))
+        first_ragged = first_ragged or part.first_ragged or 0
+        n_ragged += part.n_ragged
+        for name, column in part.columns.items():
+            place_of_text = texts[name]
+            n_bytes += sum(sys.getsizeof(text) for text in column.distinct if text not in place_of_text)
+            places = np.array(
+                [place_of_text.setdefault(text, len(place_of_text)) for text in column.distinct], dtype=np.int64
+            )
+            rows[name].append(places[column.index])
+        if n_bytes > TEXTS_BYTES:
+            problem = f"its distinct texts have more than {TEXTS_BYTES >> 20} MiB together"
+            raise DataFault("DATA_UNREADABLE", f"{rule.name}: {problem}", hint="leave out columns of free text")
+    if n_rows == 0:
+        raise DataFault("DATA_EMPTY", f"{rule.name}: the table has no rows")
+    notes: list[str] = []
+    if n_ragged:
+        notes.append(
+            f"{n_ragged} rows have too many or too few fields and are left out, the first is row {first_ragged} "
+            "(the header is row 1)"
+        )
+    columns: dict[str, TextColumn] = {}
+    for name in names:
+        index = np.concatenate(rows[name])
+        counts = np.bincount(index, minlength=len(texts[name]))
+        present = [text for text, count in zip(texts[name], counts.tolist(), strict=True) if count]
+        # A part can name a text that none of its whole rows has.
+        place = np.cumsum(counts > 0) - 1
+        columns[name] = TextColumn(
+            party=party, source=name, texts=present, counts=counts[counts > 0].tolist(), index=place[index]
+        )
+    return TextTable(columns=columns, n_rows=n_rows, notes=notes, rule=rule)
+
+
+def check_size(rule: DatasetRule, n_rows: int, n_columns: int) -> None:
+    """Check that a table can be held in memory as texts.
+
+    Raises:
+        DataFault: DATA_UNREADABLE, it has more than `MAX_ROWS` rows, or more than `MAX_CELLS` cells.
+    """
+    if n_rows > MAX_ROWS or n_rows * n_columns > MAX_CELLS:
+        raise DataFault(
+            "DATA_UNREADABLE",
+            f"{rule.name}: {n_rows:,} rows and more of {n_columns} columns, expected at most {MAX_ROWS:,} rows and "
+            f"{MAX_CELLS:,} cells",
+            hint="give a random part of its rows, or fewer columns",
+        )

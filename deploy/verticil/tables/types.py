@@ -1,0 +1,42 @@
+"""The types that a file itself gives its columns: of Parquet and Arrow; of other files none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.shared.documents.written_values.reading import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def source_types(rule: DatasetRule) -> Mapping[str, Kind]:
+    """Return the type of each column that the file says one of."""
+    if rule.format != "parquet" or not rule.path.is_file():
+        return {}
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        schema = parquet.read_schema(rule.path)
+    except (pa.ArrowException, OSError, ValueError):  # for the reader of its rows to say
+        return {}
+    return {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
+
+
+def _kind(kind: pa.DataType) -> Kind | None:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return "ordered" if kind.ordered else "category"
+    tests: tuple[tuple[Kind, tuple[Callable[[pa.DataType], bool], ...]], ...] = (
+        ("boolean", (pa.types.is_boolean,)),
+        ("integer", (pa.types.is_integer,)),
+        ("number", (pa.types.is_floating, pa.types.is_decimal)),
+        ("date", (pa.types.is_date,)),
+        ("datetime", (pa.types.is_timestamp,)),
+        ("time", (pa.types.is_time,)),
+    )
+    return next((name for name, checks in tests if any(check(kind) for check in checks)), None)

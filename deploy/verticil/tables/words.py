@@ -1,0 +1,134 @@
+"""A profile of a table in words: a line a column, and the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verticil.shared.documents.written_values.dates import DAY, DatePattern
+from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
+from verticil.tables.profile import ColumnProfile, TableProfile
+from verticil.tables.ranges import FEWEST_ROWS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnLine:
+    """What is shown of one column.
+
+    Attributes:
+        name, type: of the column; of numbers with their unit and decimals.
+        missing: share of the rows without a value, and the words for it.
+        distinct: distinct texts.
+        zeros: share of the rows that are zero; empty: none, or no numbers.
+        becomes: what a draft proposes, or that it is left out.
+        other: share of the people that no category is for.
+        reasons: why it was left out first, then what else was decided and lost.
+    """
+
+    name: str
+    type: str
+    missing: str
+    distinct: str
+    zeros: str
+    becomes: str
+    other: str
+    reasons: tuple[str, ...]
+
+
+def column_lines(profile: TableProfile) -> Iterator[ColumnLine]:
+    """Yield a line for each column, in the order of the table."""
+    for item in profile.columns:
+        reasons = tuple(column_reasons(item))
+        yield ColumnLine(
+            name=item.name,
+            type=_type(item),
+            missing=_missing(item),
+            distinct=f"{item.n_distinct:,}",
+            zeros=_share(_zeros(item)),
+            becomes=_becomes(item),
+            other=_share(item.other_share),
+            reasons=(f"it is left out: {item.left_out}", *reasons) if item.left_out else reasons,
+        )
+
+
+def _type(item: ColumnProfile) -> str:
+    details = [f"in {item.unit}"] * bool(item.unit)
+    details += [f"{item.decimals} decimals"] * bool(item.kind == "number" and item.decimals is not None)
+    return f"{item.kind} ({', '.join(details)})" if details else item.kind
+
+
+def _missing(item: ColumnProfile) -> str:
+    if not item.n_missing:
+        return "-"
+    words = ", ".join(f"'{text.strip()}'" if text.strip() else "empty" for text in dict.fromkeys(item.missing))
+    return f"{_share(item.missing_share)} ({words or 'no values'})"
+
+
+def _share(share: float) -> str:
+    return "-" if not share else "<0.1%" if share < 0.001 else f"{share:.1%}"
+
+
+def _zeros(item: ColumnProfile) -> float:
+    if item.numbers is None or item.kind not in NUMBERS:
+        return 0.0
+    values, weights = item.numbers
+    return float(weights[values == 0].sum()) / item.n_rows
+
+
+def _becomes(item: ColumnProfile) -> str:
+    if item.left_out:
+        return "left out"
+    if not item.bins and not item.points:
+        return f"{len(item.categories)} categories"
+    parts = [f"{len(item.bins) - 1} bins"] * bool(item.bins)
+    parts += [f"{len(item.points)} point{'s' * (len(item.points) != 1)}"] * bool(item.points)
+    return " and ".join(parts)
+
+
+def value_text(item: ColumnProfile, value: float) -> str:
+    """Write an edge or a point of a column as TOML has it: numbers, dates, date-times, times."""
+    if item.kind in NUMBERS:
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if item.kind == "date":
+        return DatePattern.of("YYYY-MM-DD").write(value * DAY)
+    if item.kind == "datetime":
+        return DatePattern.of("YYYY-MM-DDThh:mm:ss").write(value)
+    return _time_text(value)
+
+
+def _time_text(seconds: float) -> str:
+    minute, second = divmod(round(seconds), 60)
+    return f"{minute // 60:02d}:{minute % 60:02d}" + (f":{second:02d}" if second else "")
+
+
+def column_reasons(item: ColumnProfile) -> Iterator[str]:
+    """Yield what is to be said of a column besides why it is left out, in sentences without its name."""
+    yield from item.reasons
+    if item.left_out:
+        return
+    if item.written:
+        kind = "dates" if item.kind in MOMENTS else "numbers"
+        yield f'it holds {kind} written as {item.written}; in party.toml: written = "{item.written}"'
+    for point in item.far:
+        rows = _rows_of(item, point)
+        yield (
+            f"{value_text(item, point)} in {rows:,} rows ({rows / item.n_rows:.1%}) lies far from all others: it is a point of "
+            "its own; if it is a code for unknown, name it in `missing`"
+        )
+    if 0 < item.n_missing < FEWEST_ROWS:
+        yield f"{item.n_missing} rows have no value, fewer than {FEWEST_ROWS}: such a row gets a category that is drawn"
+    if item.kind in NUMBERS | MOMENTS and item.n_other:
+        yield (
+            f"{item.n_other} rows have values that fewer than {FEWEST_ROWS} rows have: such a row gets a category that is drawn"
+        )
+    if item.bins and item.numbers is not None:
+        values = item.numbers[0]
+        if item.bins[0] == values[0] or item.bins[-1] - (item.kind == "integer") == values[-1]:
+            yield "an outer end is that of the table, one person's number"
+
+
+def _rows_of(item: ColumnProfile, point: float) -> int:
+    if item.numbers is None:
+        return 0
+    values, weights = item.numbers
+    return int(weights[values == point].sum())

@@ -1,0 +1,247 @@
+"""How a column writes its values, guessed from its distinct texts: a style of numbers, or a pattern of dates.
+
+A guess is made from at most `SAMPLE` texts, taken evenly, and is the way of writing that reads most of them. Where two ways read
+the same texts as other values (12,345; 03/04/2021), what the column shows decides where it can, and the guess says so where it
+cannot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.documents.written_values.dates import DAY, DatePattern
+from verticil.shared.documents.written_values.numbers import EXAMPLES, MAX_STYLE, OLD_STYLES, NumberStyle
+from verticil.shared.documents.written_values.reading import value_reader
+
+SAMPLE: Final = 2_000
+"""Most texts that a guess looks at."""
+_MOST_UNIT: Final = 12  # letters of a unit
+_ENOUGH: Final = 0.9  # of the texts are read, or the column is not written so
+_CORE: Final = re.compile(
+    r"(?P<before>[^0-9+\-\u2212\u2013<>\u2264\u2265.,]*?)\s*(?P<core>[<>\u2264\u2265=\s]*[+\-\u2212\u2013]?\s*"
+    r"[^0-9\s]{0,3}?[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f]*[0-9](?:[eE][+-]?[0-9]+)?[.,]?)\s*(?P<behind>[^0-9]*)"
+)
+_THREE: Final = re.compile(r"[+\-\u2212]?[1-9][0-9]{0,2}(?:[.,][0-9]{3})+")
+_UNUSUAL_SIGNS: Final = re.compile("[\u2212\u2012\u2013\u2014\ufe63\uff0d<>\u2264\u2265]")
+DAYS: Final = (
+    "YYYY-MM-DD", "DD.MM.YYYY", "DD/MM/YYYY", "MM/DD/YYYY", "YYYY/MM/DD", "YYYY.MM.DD", "DD-MM-YYYY", "MM-DD-YYYY", "YYYYMMDD",
+    "DD MON YYYY", "DD-MON-YYYY", "DD. MONTH YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD/MON/YYYY", "DD.MM.YY",
+    "DD/MM/YY", "MM/DD/YY", "DD-MM-YY", "DD-MON-YY", "DD MON YY", "YYYY-MM", "MM/YYYY", "MM.YYYY", "MON YYYY", "MON-YYYY",
+    "MON-YY", "YYYY MON",
+)  # fmt: skip
+"""Patterns of days that are tried, the more usual first."""
+_TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh.mm")
+_ZONED: Final = ("hh:mmZ", "hh:mm:ss.fZ")
+_JOINTS: Final = (" ", "T", ", ")
+_EPOCHS: Final = {"epoch s": (10, 10), "epoch ms": (13, 13), "epoch us": (16, 16), "epoch ns": (19, 19)}
+_FIRST_EPOCH: Final = 5e8  # 1985-11-05: earlier whole numbers of ten digits are taken for numbers
+_LAST_EPOCH: Final = 4e9
+_FIRST_YEAR, _LAST_YEAR = 1800, 2200  # of eight digits that are a date
+_DIGITS: Final = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How a column writes its values.
+
+    Attributes:
+        written: what party.toml says of it: see `written_values.reading.value_reader`.
+        n_read: how many of the texts that were looked at it reads.
+        n_texts: how many were looked at.
+        doubt: what else it could be, and why it was taken so; empty: there is none.
+        unit: of numbers; empty: none.
+    """
+
+    written: str
+    n_read: int
+    n_texts: int
+    doubt: str = ""
+    unit: str = ""
+
+    @property
+    def share(self) -> float:
+        """The part of the texts that it reads, 0 to 1."""
+        return self.n_read / self.n_texts if self.n_texts else 0.0
+
+
+def sample(texts: Sequence[str]) -> Sequence[str]:
+    """Return at most `SAMPLE` of the texts, taken evenly."""
+    return texts if len(texts) <= SAMPLE else [texts[place * len(texts) // SAMPLE] for place in range(SAMPLE)]
+
+
+def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
+    """Return the way of writing numbers that reads most of some distinct texts, of two alike the plainer one.
+
+    Args:
+        texts: without those for missing values.
+        delimiter: of the file: a table with semicolons has decimal commas more often.
+
+    >>> guess_numbers(["33.0%", "40.5%"]).written, guess_numbers(["1.299,99", "850,00"]).written
+    ('1234.5%', '1.234,5')
+    """
+    some = sample(texts)
+    unit, is_before = _unit(some)
+    ways = [*OLD_STYLES, *EXAMPLES]
+    if unit:
+        ways += [f"{unit}{example}" if is_before else f"{example}{_gap(unit)}{unit}" for example in EXAMPLES]
+    counts = {way: _count(value_reader("number", way), some) for way in ways}
+    most = max(counts.values(), default=0)
+    best = [way for way in ways if counts[way] == most]
+    written, doubt = _thousands(best, some, delimiter)
+    if written in OLD_STYLES and any(_UNUSUAL_SIGNS.search(text) for text in some):
+        written = next((way for way in best if way not in OLD_STYLES), written)
+    own_unit = NumberStyle.of(written).unit if written not in OLD_STYLES else ""
+    return Writing(written=written, n_read=most, n_texts=len(some), doubt=doubt, unit=own_unit)
+
+
+def _gap(unit: str) -> str:
+    return "" if unit == "%" else " "
+
+
+def _count(read: Callable[[str], float | None], texts: Sequence[str]) -> int:
+    return sum(read(text) is not None for text in texts)
+
+
+def _unit(texts: Sequence[str]) -> tuple[str, bool]:
+    """Return the unit that nearly all numbers among the texts have, and whether it stands before them; empty: there is none."""
+    units = Counter[tuple[str, bool]]()
+    n = 0
+    for text in texts:
+        match = _CORE.fullmatch(text.strip())
+        if match is None:
+            continue
+        n += 1
+        before, behind = match["before"].strip(), match["behind"].strip()
+        inner = re.sub(r"[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f+\-\u2212\u2013<>\u2264\u2265=eE]", "", match["core"])
+        before = before or inner
+        if before and behind:
+            continue
+        if unit := before or behind:
+            units[unit, bool(before)] += 1
+    if not units or n < _ENOUGH * len(texts):
+        return "", False
+    (unit, is_before), count = units.most_common(1)[0]
+    fits = len(unit) <= min(_MOST_UNIT, MAX_STYLE - 10) and not any(letter in "|\"'" for letter in unit)
+    return (unit, is_before) if fits and count >= _ENOUGH * n else ("", False)
+
+
+def _thousands(best: Sequence[str], texts: Sequence[str], delimiter: str) -> tuple[str, str]:
+    """Return which of the ways that read the same texts is meant, and what is in doubt.
+
+    A mark before exactly three digits everywhere separates thousands, if numbers below 1,000 stand without it, or a text has two
+    of them; where each number has exactly one, that cannot be told, and the file's delimiter decides.
+    """
+    first = best[0]
+    decimal_ways = {"plain": ".", "1234.5": ".", "decimal-comma": ",", "1234,5": ","}
+    bare = re.sub(r"^[^0-9]*|[^0-9]*$", "", first) if first not in OLD_STYLES else first
+    mark = decimal_ways.get(bare, "")
+    group = {".": "1.234,5", ",": "1,234.5"}.get(mark, "")
+    other = next((way for way in best if group and group in way), "")
+    cores = [re.sub(r"[^0-9.,+\-\u2212]", "", text) for text in texts]
+    marked = [core for core in cores if mark and mark in core]
+    if not other or not marked or not all(_THREE.fullmatch(core) for core in marked):
+        return first, ""
+    below = [core for core in cores if mark not in core and core]
+    if any(len(core.lstrip("+-\u2212")) > 3 for core in below):
+        return first, ""
+    if any(core.count(mark) > 1 for core in marked) or (below and len(marked) >= 10):
+        return other, ""
+    is_thousands = mark == "," and delimiter != ";"
+    words = f"'{mark}' stands before three digits in each number: it is taken for "
+    if is_thousands:
+        return other, f"{words}a separator between thousands, and could be a decimal comma"
+    return first, f"{words}the decimal mark, and could separate thousands" if mark == "," else ""
+
+
+def guess_dates(texts: Sequence[str]) -> Writing | None:
+    """Return how some distinct texts write dates, moments or times; None: most of them are none.
+
+    >>> guess_dates(["06-02-2016", "21-01-2016"]).written, guess_dates(["3.1.2020", "x", "y"])
+    ('DD-MM-YYYY', None)
+    """
+    some = sample(texts)
+    if not some:
+        return None
+    if all(_DIGITS.fullmatch(text.strip()) for text in some):
+        return _of_digits(some)
+    ways, rest = list[str](), list(some)
+    doubt = ""
+    while rest and len(ways) < 4:
+        fits = {way: _count(DatePattern.of(way).read, rest) for way in _candidates(rest[:20])}
+        if not fits or not (most := max(fits.values())):
+            break
+        best = next(way for way in fits if fits[way] == most)
+        if not ways:
+            doubt = _other_order(best, [way for way in fits if fits[way] == most], rest)
+        ways.append(best)
+        read = DatePattern.of(best).read
+        rest = [text for text in rest if read(text) is None]
+        if most < 0.02 * len(some):
+            ways.pop()
+            break
+    n_read = len(some) - _count_unread(ways, some)
+    if not ways or n_read < _ENOUGH * len(some):
+        return None
+    return Writing(written=" | ".join(ways), n_read=n_read, n_texts=len(some), doubt=doubt)
+
+
+def _count_unread(ways: Sequence[str], texts: Sequence[str]) -> int:
+    if not ways:
+        return len(texts)
+    read = DatePattern.of(" | ".join(ways)).read
+    return sum(read(text) is None for text in texts)
+
+
+def _of_digits(texts: Sequence[str]) -> Writing | None:
+    """Return how whole numbers write dates: eight digits that are a day of a usual year, or an epoch of one width."""
+    widths = {len(text.strip()) for text in texts}
+    if widths == {8}:
+        read = DatePattern.of("YYYYMMDD").read
+        fits = [text for text in texts if _FIRST_YEAR <= int(text[:4]) <= _LAST_YEAR and read(text) is not None]
+        if len(fits) == len(texts) and len(texts) > 1:
+            return Writing(written="YYYYMMDD", n_read=len(fits), n_texts=len(texts))
+    if len(texts) < SAMPLE // 100:
+        return None
+    for way, (least, most) in _EPOCHS.items():
+        if widths <= set(range(least, most + 1)):
+            read = DatePattern.of(way).read
+            moments = [read(text) for text in texts]
+            if (
+                all(moment is not None and _FIRST_EPOCH < moment < _LAST_EPOCH for moment in moments)
+                and len(texts) > 20
+            ):
+                return Writing(written=way, n_read=len(texts), n_texts=len(texts))
+    return None
+
+
+def _candidates(texts: Sequence[str]) -> list[str]:
+    """Return the patterns that read at least one of a few texts: days, moments, times."""
+    plain = [*DAYS, *_TIMES]
+    whole_days = [day for day in DAYS if "DD" in day]
+    moments = [f"{day}{joint}{time}" for day, joint, time in itertools.product(whole_days, _JOINTS, (*_TIMES, *_ZONED))]
+    return [way for way in (*plain, *moments) if _reads_any(way, texts)]
+
+
+def _reads_any(way: str, texts: Sequence[str]) -> bool:
+    read = DatePattern.of(way).read
+    return any(read(text) is not None for text in texts)
+
+
+def _other_order(best: str, fits: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the doubt whether days or months come first; empty: a text shows it."""
+    orders = {"DD/MM": "MM/DD", "MM/DD": "DD/MM", "DD-MM": "MM-DD", "DD.MM": "MM.DD"}
+    for one, other in orders.items():
+        twin = best.replace(one, other)
+        if twin != best and twin in fits and len(texts) > 1:
+            return f"no date shows whether days or months come first: it is taken for {best}, and could be {twin}"
+    return ""
+
+
+def is_midnight(seconds: float) -> bool:
+    """Return whether a moment has no time of day."""
+    return seconds % DAY == 0
