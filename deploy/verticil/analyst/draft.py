@@ -32,7 +32,7 @@ from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE
 from verticil.tables.profile import ID_NAMES, Choice, ColumnProfile, TableProfile, profile_table
 from verticil.tables.ranges import FEWEST_ROWS, means
 from verticil.tables.texts import TextColumn
-from verticil.tables.words import column_reasons, value_text
+from verticil.tables.words import column_reasons, has_own_end, value_text
 
 NOTE: Final = "# note: "
 _UNREVIEWED: Final = "reviewed = false                         # review: true, when you have gone through every column"
@@ -151,7 +151,9 @@ def _write(
                 + "; ".join(f"{_quote(item.name)}: {item.left_out}" for item in own[:5]),
             )
         most = max(most, len(variables))
-        functions = list(_functions([table.texts.columns[item.source] for item in variables]))
+        ends = ", ".join(_quote(item.name) for item in variables if has_own_end(item))
+        functions = [f"an outer end of {ends} is that of the table, one person's number: widen it"] * bool(ends)
+        functions += list(_functions([table.texts.columns[item.source] for item in variables]))
         notes += functions
         head = f"# ---- {party}: {tables[party].name}" + (f", id column '{id_column}'" if id_column else "")
         blocks += [

@@ -40,6 +40,8 @@ ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
 _MOST_CODES: Final = 100  # distinct whole numbers that can be codes
 _ROWS_OF_A_CODE: Final = 10
 _SPARSE: Final = 0.5  # of the whole numbers between the least and the largest code occur
+_VERY_SPARSE: Final = 0.2  # where they have fewer than three digits, or not all the same number of them
+_TAIL: Final = 0.1
 _LONG: Final = 40  # letters of a free text
 _FREE: Final = 0.2  # of the rows hold free text, or the column holds categories
 _NEARLY_UNIQUE: Final = 0.95
@@ -50,10 +52,12 @@ _SUM: Final = re.compile(r"[0-9]+")
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
 _MOST_DECIMALS: Final = 12
-_FEW_ROWS_PER_VALUE: Final = 3
 _WORD_OF_A_NUMBER: Final = re.compile(
     r"(?i)(^|[^a-z])(id|nr|no|num|number|account|acct|phone|tel|telephone|fax|mobile|konto|record|patient|case|key|pid|ssn|iban)($|[^a-z])"
 )
+_ID_NAME: Final = re.compile(r"(?:[ _.\-]|(?<=[a-z]))(?:id|ID|Id)$")
+_FEW_IDS: Final = 50  # distinct values; a column with fewer has categories
+_RARE_ID: Final = 0.02  # distinct values in a row
 _BOOLEANS: Final = frozenset({"true", "false"})
 
 
@@ -198,7 +202,8 @@ def _writing(column: TextColumn, source: Kind | None, delimiter: str) -> _Writte
     if not numbers.n_read or _has_leading_zero(values):
         return None
     n_texts = round(len(values) * (1 - numbers.share))
-    if n_texts > max(CODES, (len(values) - n_texts) // 10):
+    n_numbers = len(values) - n_texts
+    if n_texts > (max(CODES, n_numbers // 10) if n_numbers > MANY_VALUES else 0):
         return None
     return _Written(kind="number", writing=numbers)
 
@@ -236,6 +241,8 @@ def _profile(
         reasons=missing.reasons,
     )
     values = {text: count for text, count in counts.items() if text not in set(missing.texts)}
+    if (repeated := _repeated_id(base, len(values))) != "":
+        return _leave_out(base, repeated)
     if not is_readable(base.name):
         return _leave_out(base, "its name is no plain text")
     if len({text.strip() for text in values}) < 2:
@@ -245,6 +252,17 @@ def _profile(
         if profile is not None:
             return profile
     return _of_categories(base, values, source, choice, is_code=written is not None)
+
+
+def _repeated_id(base: ColumnProfile, n_values: int) -> str:
+    """Return that a column which by its name names the person repeats; empty: it does not."""
+    by_name = base.name.lower() in ID_NAMES or _ID_NAME.search(base.name) is not None
+    if not by_name or n_values < max(_FEW_IDS, _RARE_ID * base.n_rows) or n_values >= _NEARLY_UNIQUE * base.n_rows:
+        return ""
+    return (
+        f"by its name it names a person, and it repeats in {base.n_rows - n_values:,} of {base.n_rows:,} rows: bring each person's "
+        "rows into one (a count, the first or the last value) before"
+    )
 
 
 def _leave_out(profile: ColumnProfile, reason: str) -> ColumnProfile:
@@ -330,9 +348,14 @@ def _are_codes(values: Floats, weights: Ints) -> bool:
     some, rows = values[rest], weights[rest]
     if not MANY_VALUES < len(some) <= _MOST_CODES or rows.sum() < _ROWS_OF_A_CODE * len(some):
         return False
-    steps = np.diff(some).astype(np.int64)
-    lattice = (some[-1] - some[0]) / int(np.gcd.reduce(steps)) + 1
-    return len(some) < _SPARSE * lattice and bool(np.median(rows) * len(some) > 0.3 * rows.sum())
+    below = np.cumsum(rows) / rows.sum()
+    inner = some[(below >= _TAIL) & (below - rows / rows.sum() <= 1 - _TAIL)]  # the tails of a measure have gaps, too
+    if len(inner) < 3:
+        return False
+    lattice = (inner[-1] - inner[0]) / int(np.gcd.reduce(np.diff(inner).astype(np.int64))) + 1
+    widths = {len(str(int(value))) for value in some}
+    density = len(inner) / lattice
+    return density < (_SPARSE if len(widths) == 1 and min(widths) >= 3 else _VERY_SPARSE)
 
 
 def _of_numbers(
@@ -341,7 +364,7 @@ def _of_numbers(
     decimals = 0 if base.kind == "integer" else _decimals(counts, base.written)
     resolution = 1.0 if base.kind == "integer" else 10.0**-decimals
     span = float(values[-1] - values[0])
-    if decimals > _MOST_DECIMALS or span < _SMALLEST or max(abs(values[0]), abs(values[-1])) >= _LARGEST:
+    if span < _SMALLEST or max(abs(values[0]), abs(values[-1])) >= _LARGEST:
         size = "small" if span < 1 else "large"
         better = "smaller" if size == "small" else "larger"
         return _leave_out(
@@ -407,12 +430,7 @@ def _decimals(counts: Mapping[str, int], written: str) -> int:
             widths.append(max(0, -int(exponent[1])))
         else:
             widths.append(0)
-    return int(np.quantile(widths, 0.999, method="higher")) if max(widths) <= _MOST_DECIMALS else _usual(widths)
-
-
-def _usual(widths: Sequence[int]) -> int:
-    """Return the decimals of numbers of floating point, which are written with as many digits as they have."""
-    return int(np.quantile(widths, 0.5))
+    return min(int(np.quantile(widths, 0.999, method="higher")), _MOST_DECIMALS)
 
 
 # ---- categories

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.tables.profile import ColumnProfile, TableProfile
@@ -121,10 +123,14 @@ def column_reasons(item: ColumnProfile) -> Iterator[str]:
         yield (
             f"{item.n_other} rows have values that fewer than {FEWEST_ROWS} rows have: such a row gets a category that is drawn"
         )
-    if item.bins and item.numbers is not None:
-        values = item.numbers[0]
-        if item.bins[0] == values[0] or item.bins[-1] - (item.kind == "integer") == values[-1]:
-            yield "an outer end is that of the table, one person's number"
+
+
+def has_own_end(item: ColumnProfile) -> bool:
+    """Return whether an outer end of a column's bins is the least or the largest number of the table: one person's."""
+    if not item.bins or item.numbers is None:
+        return False
+    values = item.numbers[0][~np.isin(item.numbers[0], item.points)]
+    return item.bins[0] == values[0] or item.bins[-1] - (item.kind == "integer") == values[-1]
 
 
 def _rows_of(item: ColumnProfile, point: float) -> int:
