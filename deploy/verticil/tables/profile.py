@@ -25,8 +25,8 @@ from verticil.tables.missing import is_word, missing_texts, words_among_numbers
 from verticil.tables.ranges import FEWEST_ROWS, Points, date_edges, find_points, moment_edges, number_edges
 from verticil.tables.reading import guess_reading
 from verticil.tables.texts import TextColumn, TextTable, texts_of
-from verticil.tables.types import source_types
-from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight
+from verticil.tables.types import SourceType, source_types
+from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight, sample
 
 MANY_VALUES: Final = 12
 """A number with more distinct values than this is cut into bins."""
@@ -78,6 +78,7 @@ class ColumnProfile:
         n_missing: rows that have one.
         recode: text of the table -> category, where blanks stand around it.
         categories: in order; of a number those that are its points alone.
+        timezone: of moments; empty: none.
         bins, points: on the scale of the type (`written_values.reading.value_reader`).
         far: points far from all other numbers.
         n_other: rows whose value is none of the categories.
@@ -102,6 +103,7 @@ class ColumnProfile:
     categories: tuple[str, ...] = ()
     bins: tuple[float, ...] = ()
     points: tuple[float, ...] = ()
+    timezone: str = ""
     far: tuple[float, ...] = ()
     n_other: int = 0
     n_other_values: int = 0
@@ -186,16 +188,16 @@ class _Written:
     writing: Writing
 
 
-def _writing(column: TextColumn, source: Kind | None, delimiter: str) -> _Written | None:
+def _writing(column: TextColumn, source: SourceType | None, delimiter: str) -> _Written | None:
     """Return how a column writes numbers or moments; None: it does neither."""
     values = [text for text in column.texts if not is_word(text)]
-    if not values or source in {"boolean", "category", "ordered"}:
+    if not values or (source is not None and source.kind in {"boolean", "category", "ordered"}):
         return None
-    dates = None if source in {"integer", "number"} else guess_dates(values)
+    dates = None if source is not None and source.kind in {"integer", "number"} else guess_dates(values)
     if dates is not None:
         pattern = DatePattern.of(dates.written)
         kind: Kind = "time" if not pattern.has_date else "datetime" if pattern.has_time else "date"
-        if kind == "datetime" and source != "datetime" and _are_days(pattern, values):
+        if kind == "datetime" and source is None and _are_days(pattern, values):
             kind = "date"
         return _Written(kind=kind, writing=dates)
     numbers = guess_numbers(values, delimiter=delimiter)
@@ -226,7 +228,7 @@ def _has_leading_zero(texts: Sequence[str]) -> bool:
 
 
 def _profile(
-    column: TextColumn, written: _Written | None, source: Kind | None, words: Collection[str], choice: Choice
+    column: TextColumn, written: _Written | None, source: SourceType | None, words: Collection[str], choice: Choice
 ) -> ColumnProfile:
     counts = dict(zip(column.texts, column.counts, strict=True))
     missing = missing_texts(counts, has_numbers=written is not None, elsewhere=words)
@@ -260,8 +262,8 @@ def _repeated_id(base: ColumnProfile, n_values: int) -> str:
     if not by_name or n_values < max(_FEW_IDS, _RARE_ID * base.n_rows) or n_values >= _NEARLY_UNIQUE * base.n_rows:
         return ""
     return (
-        f"by its name it names a person, and it repeats in {base.n_rows - n_values:,} of {base.n_rows:,} rows: bring each person's "
-        "rows into one (a count, the first or the last value) before"
+        f"by its name it names a person, and it repeats in {base.n_rows - n_values:,} of {base.n_rows:,} rows: bring each "
+        "person's rows into one (a count, the first or the last value) before"
     )
 
 
@@ -276,7 +278,7 @@ def _with(profile: ColumnProfile, *reasons: str, **changes: object) -> ColumnPro
 
 
 def _of_values(
-    base: ColumnProfile, counts: Mapping[str, int], written: _Written, source: Kind | None, choice: Choice
+    base: ColumnProfile, counts: Mapping[str, int], written: _Written, source: SourceType | None, choice: Choice
 ) -> ColumnProfile | None:
     """Profile a column of numbers or moments; None: its numbers are codes."""
     kind, writing = written.kind, written.writing
@@ -285,7 +287,7 @@ def _of_values(
         return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
     whole = kind == "number" and bool((values == np.floor(values)).all())
     if kind == "number":
-        kind = "integer" if whole and source != "number" else "number"
+        kind = "integer" if whole and (source is None or source.kind != "number") else "number"
     n_strange = sum(counts[text] for text in strange)
     base = _with(
         base,
@@ -297,6 +299,7 @@ def _of_values(
         kind=kind,
         written="" if writing.written == "plain" else writing.written,
         unit=writing.unit,
+        timezone="" if source is None else source.timezone,
         n_strange=n_strange,
         strange=tuple(text for text in strange if counts[text] >= FEWEST_ROWS and is_readable(text)),
         n_missing=base.n_missing + n_strange,
@@ -314,10 +317,11 @@ def _of_values(
 def _numbers(counts: Mapping[str, int], kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
     """Return the distinct numbers of a column, ascending, the rows of each, and the texts that are none."""
     read = value_reader(kind, written)
-    numbers = {text: number for text in counts if (number := read(text)) is not None and math.isfinite(number)}
-    strange = [text for text in counts if text not in numbers]
-    all_values = np.fromiter(numbers.values(), dtype=np.float64, count=len(numbers))
-    rows = np.fromiter((counts[text] for text in numbers), dtype=np.int64, count=len(numbers))
+    numbers = np.array([math.nan if (number := read(text)) is None else number for text in counts], dtype=np.float64)
+    is_number = np.isfinite(numbers)
+    strange = [text for text, known in zip(counts, is_number.tolist(), strict=True) if not known]
+    rows = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))[is_number]
+    all_values = numbers[is_number]
     values, places = np.unique(all_values, return_inverse=True)
     weights = np.bincount(places, weights=rows, minlength=len(values)).astype(np.int64)
     return values, weights, strange
@@ -354,8 +358,7 @@ def _are_codes(values: Floats, weights: Ints) -> bool:
         return False
     lattice = (inner[-1] - inner[0]) / int(np.gcd.reduce(np.diff(inner).astype(np.int64))) + 1
     widths = {len(str(int(value))) for value in some}
-    density = len(inner) / lattice
-    return density < (_SPARSE if len(widths) == 1 and min(widths) >= 3 else _VERY_SPARSE)
+    return bool(len(inner) / lattice < (_SPARSE if len(widths) == 1 and min(widths) >= 3 else _VERY_SPARSE))
 
 
 def _of_numbers(
@@ -422,7 +425,7 @@ def _decimals(counts: Mapping[str, int], written: str) -> int:
     pattern = re.compile(rf"{re.escape(mark)}([0-9]*)(?:[eE]([+-]?[0-9]+))?")
     power = re.compile(r"[eE]([+-]?[0-9]+)")
     widths = list[int]()
-    for text in counts:
+    for text in sample(list(counts)):
         match = pattern.search(text)
         if match is not None:
             widths.append(max(0, len(match[1]) - int(match[2] or 0)))
@@ -448,13 +451,13 @@ def is_readable(text: str) -> bool:
 
 
 def _of_categories(
-    base: ColumnProfile, counts: Mapping[str, int], source: Kind | None, choice: Choice, *, is_code: bool
+    base: ColumnProfile, counts: Mapping[str, int], source: SourceType | None, choice: Choice, *, is_code: bool
 ) -> ColumnProfile:
     n = sum(counts.values())
     if len(counts) > max(IDENTIFYING * base.n_rows, MANY_VALUES):
         return _leave_out(base, f"{len(counts):,} distinct texts in {base.n_rows:,} rows look identifying")
     n_free = sum(count for text, count in counts.items() if len(text) > _LONG and " " in text.strip())
-    if n_free > _FREE * n and source not in {"category", "ordered"} and len(counts) > MANY_VALUES:
+    if n_free > _FREE * n and source is None and len(counts) > MANY_VALUES:
         return _leave_out(base, f"it holds free text of more than {_LONG} letters in {n_free:,} rows")
     merged: dict[str, int] = {}
     recode: dict[str, str] = {}
@@ -476,7 +479,8 @@ def _of_categories(
     n_other = sum(count for text, count in merged.items() if text not in kept)
     if len(categories) + (n_other >= FEWEST_ROWS) < 2:
         return _leave_out(base, f"fewer than 2 categories have {FEWEST_ROWS} rows")
-    kind: Kind = "ordered" if source == "ordered" else "category"
+    order = () if source is None else source.categories
+    kind: Kind = "ordered" if order else "category"
     kind = "boolean" if {text.casefold() for text in merged} <= _BOOLEANS else kind
     reasons = list[str]()
     if is_code:
@@ -498,7 +502,7 @@ def _of_categories(
         base,
         *reasons,
         kind=kind,
-        categories=tuple(_in_order(categories)),
+        categories=tuple(sorted(categories, key=order.index) if order else _in_order(categories)),
         recode={text: bare for text, bare in recode.items() if bare in kept},
         n_other=n_other,
         n_other_values=len(merged) - len(kept),

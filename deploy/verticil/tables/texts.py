@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -93,10 +94,12 @@ def texts_of(
         n_ragged += part.n_ragged
         for name, column in part.columns.items():
             place_of_text = texts[name]
-            n_bytes += sum(sys.getsizeof(text) for text in column.distinct if text not in place_of_text)
+            n_before = len(place_of_text)
             places = np.array(
                 [place_of_text.setdefault(text, len(place_of_text)) for text in column.distinct], dtype=np.int64
             )
+            new_texts = itertools.islice(reversed(place_of_text), len(place_of_text) - n_before)
+            n_bytes += sum(map(sys.getsizeof, new_texts))
             rows[name].append(places[column.index])
         if n_bytes > TEXTS_BYTES:
             problem = f"its distinct texts have more than {TEXTS_BYTES >> 20} MiB together"

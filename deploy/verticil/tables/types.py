@@ -1,8 +1,9 @@
-"""The types that a file itself gives its columns: of Parquet and Arrow; of other files none."""
+"""The types that a file itself gives its columns: of Parquet; of other files none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from verticil.party.dataset.sources.source_table import DatasetRule
@@ -12,7 +13,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def source_types(rule: DatasetRule) -> Mapping[str, Kind]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceType:
+    """The type that a file gives a column.
+
+    Attributes:
+        kind: of a study.
+        categories: of an ordered column, lowest first.
+        timezone: of moments; empty: they have none.
+    """
+
+    kind: Kind
+    categories: tuple[str, ...] = ()
+    timezone: str = ""
+
+
+def source_types(rule: DatasetRule) -> Mapping[str, SourceType]:
     """Return the type of each column that the file says one of."""
     if rule.format != "parquet" or not rule.path.is_file():
         return {}
@@ -21,9 +37,26 @@ def source_types(rule: DatasetRule) -> Mapping[str, Kind]:
 
     try:
         schema = parquet.read_schema(rule.path)
+        return {
+            field.name: SourceType(
+                kind=kind,
+                categories=_categories(rule, field.name) if kind == "ordered" else (),
+                timezone=(field.type.tz or "") if kind == "datetime" else "",
+            )
+            for field in schema
+            if (kind := _kind(field.type)) is not None
+        }
     except (pa.ArrowException, OSError, ValueError):  # for the reader of its rows to say
         return {}
-    return {field.name: kind for field in schema if (kind := _kind(field.type)) is not None}
+
+
+def _categories(rule: DatasetRule, name: str) -> tuple[str, ...]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(rule.path) as file:
+        for batch in file.iter_batches(batch_size=1, columns=[name]):
+            return tuple(str(value) for value in batch.column(0).dictionary.to_pylist())
+    return ()
 
 
 def _kind(kind: pa.DataType) -> Kind | None:

@@ -130,7 +130,7 @@ def has_own_end(item: ColumnProfile) -> bool:
     if not item.bins or item.numbers is None:
         return False
     values = item.numbers[0][~np.isin(item.numbers[0], item.points)]
-    return item.bins[0] == values[0] or item.bins[-1] - (item.kind == "integer") == values[-1]
+    return bool(item.bins[0] == values[0] or item.bins[-1] - (item.kind == "integer") == values[-1])
 
 
 def _rows_of(item: ColumnProfile, point: float) -> int:

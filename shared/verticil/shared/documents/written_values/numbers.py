@@ -112,6 +112,11 @@ def _pattern(style: NumberStyle) -> re.Pattern[str]:
     )
 
 
+def read_plain(text: str) -> float | None:
+    """Return the number of a text as programs write it; None: it is none."""
+    return float(text) if _PLAIN.fullmatch(text) else None
+
+
 def read_number(text: str, style: str = "plain") -> float | None:
     """Return the number of a text that is written in a style: an example, or one of `OLD_STYLES`; None: it is no number.
 
@@ -122,7 +127,7 @@ def read_number(text: str, style: str = "plain") -> float | None:
     (1500.0, 1.5, 1299.5, None)
     """
     if style == "plain":
-        return float(text) if _PLAIN.fullmatch(text) else None
+        return read_plain(text)
     if style == "decimal-comma":
         return float(text.replace(",", ".")) if _COMMA.fullmatch(text) else None
     return NumberStyle.of(style).read(text)

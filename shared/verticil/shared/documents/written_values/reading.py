@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from verticil.shared.documents.written_values.dates import DAY, ISO_DATE, ISO_MOMENT, ISO_TIME, DatePattern, is_pattern
-from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle, read_number
+from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle, read_number, read_plain
 
 Kind = Literal["category", "ordered", "boolean", "integer", "number", "date", "datetime", "time"]
 """Types of columns."""
@@ -87,6 +87,8 @@ def value_reader(kind: str | None, written: str = "") -> Callable[[str], float |
 def _number_reader(written: str, *, in_years: bool) -> Callable[[str], float | None]:
     if is_pattern(written) and not in_years:
         raise ValueError(f"the pattern '{written}' is of dates, and the column is of numbers")
+    if written == "plain":
+        return read_plain
     if written in OLD_WAYS:
         return lambda text: number_of(text, written)
     if is_pattern(written):
