@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.analyst.draft import FEWEST_ROWS, NOTE, REVIEW, Wording, draft, texts_of
+from verticil.analyst.draft import NOTE, REVIEW, Wording, draft
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
 from verticil.party.dataset.source import check_records, read_records
@@ -24,6 +24,8 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.tables.ranges import FEWEST_ROWS
+from verticil.tables.texts import texts_of
 
 TODAY = dt.date(2026, 11, 21)
 N = 60
@@ -401,7 +403,7 @@ def test_a_table_whose_texts_would_fill_the_memory_is_refused(tmp_path: Path, mo
     """Each of them is short enough, and a packed file can have many."""
     path = tmp_path / "people.csv"
     path.write_text("id,note\n" + "".join(f"{i},{'x' * 9000}{i}\n" for i in range(2000)))
-    monkeypatch.setattr("verticil.analyst.draft.TEXTS_BYTES", 17 << 20)
+    monkeypatch.setattr("verticil.tables.texts.TEXTS_BYTES", 17 << 20)
     with pytest.raises(DataFault, match="distinct texts have more than 17 MiB together") as caught:
         texts_of("owner", path)
     assert caught.value.code == "DATA_UNREADABLE"

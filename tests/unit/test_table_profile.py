@@ -12,7 +12,7 @@ import pytest
 
 from verticil.shared.core.errors import DataFault
 from verticil.tables.profile import Choice, ColumnProfile, profile_table
-from verticil.tables.ranges import find_points, number_edges
+from verticil.tables.ranges import find_points, number_edges, outer_ends
 from verticil.tables.words import column_lines
 from verticil.tables.writing import guess_dates, guess_numbers
 
@@ -109,7 +109,18 @@ def test_leading_zeros_and_few_sparse_whole_numbers_are_codes(tmp_path: Path) ->
 def test_a_measure_with_gaps_in_its_tail_is_no_code(tmp_path: Path) -> None:
     sugar = [str(round(value)) for value in np.random.default_rng(1).lognormal(1.8, 0.9, N)]
     ages = [str(18 + place % 60) for place in range(N)]
-    assert {profile_of(tmp_path, values).kind for values in (sugar, ages)} == {"integer"}
+    pressures = [str(100 + round(value)) for value in np.random.default_rng(2).lognormal(2.2, 0.9, N)]
+    assert {profile_of(tmp_path, values).kind for values in (sugar, ages, pressures)} == {"integer"}
+
+
+def test_ends_are_rounded_by_the_range_and_not_by_the_size_of_numbers() -> None:
+    assert outer_ends(309.04, 310.98, whole=False) == (309.0, 311.0)
+    assert outer_ends(-0.42, 0.41, whole=False) == (-0.42, 0.42)
+
+
+def test_a_value_that_many_have_is_a_point_among_decimals(tmp_path: Path) -> None:
+    column = profile_of(tmp_path, ["7.25" if place % 5 == 0 else f"{place / 7:.2f}" for place in range(N)])
+    assert column.points == (7.25,)
 
 
 def test_a_code_for_unknown_among_numbers_is_a_point_and_is_said(tmp_path: Path) -> None:
