@@ -46,7 +46,7 @@ from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.rules import bin_labels
+from verticil.shared.study.typed_variables import bin_labels
 from verticil.shared.study.states import State
 from verticil.shared.study.unit import Unit
 from verticil.wire.v1 import control_pb2

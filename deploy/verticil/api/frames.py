@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.knowledge.columns import columns
 from verticil.shared.release.drawing import ReleaseModels
+from verticil.shared.synthesis.typed_columns import codes_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +40,10 @@ def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = 
 def _column(column: pd.Series, variable: Variable, *, as_bins: bool) -> pd.Series:
     import pandas as pd
 
+    if variable.kind is not None and not (as_bins and variable.bins is not None):
+        return _typed(column, variable)
+    if variable.kind is not None:
+        return _bins_of(column, variable)
     if variable.bins is None:
         labels = pd.CategoricalDtype(pd.Index(variable.labels, dtype="str"))
         categories = column.astype("str").astype(labels)
@@ -51,6 +56,39 @@ def _column(column: pd.Series, variable: Variable, *, as_bins: bool) -> pd.Serie
     bins = variable.labels[: variable.n_bins]
     cut = pd.cut(numbers.astype("float64"), list(variable.bins), right=False, labels=list(bins), ordered=True)
     return pd.Series(cut, name=column.name)
+
+
+def _typed(column: pd.Series, variable: Variable) -> pd.Series:
+    """Return a typed column with the types of pandas: dates and times of day as Python's, in an object column."""
+    import pandas as pd
+
+    kind = variable.kind
+    if kind in {"date", "time"}:
+        values = [None if value is None or value is pd.NaT else value for value in column.astype(object)]
+        return pd.Series(values, dtype=object, index=column.index)
+    if kind == "datetime":
+        return pd.Series(pd.to_datetime(column).dt.as_unit("us"))
+    words = {variable.other, None if variable.missing is None else variable.missing.category} - {None}
+    if kind == "ordered":
+        missing = None if variable.missing is None else variable.missing.category
+        labels = [label for label in variable.labels if label != missing]
+        return column.astype(pd.CategoricalDtype(pd.Index(labels, dtype="str"), ordered=True))
+    dtypes = {"integer": "Int64", "number": "Float64", "boolean": "boolean" if words else "bool"}
+    return column.astype(pd.api.types.pandas_dtype(dtypes.get(str(kind), "string")))
+
+
+def _bins_of(column: pd.Series, variable: Variable) -> pd.Series:
+    """Return the bins and points of a typed column as ordered categories; null where it has no value."""
+    import numpy as np
+    import pandas as pd
+
+    places, distinct = pd.factorize(column, use_na_sentinel=True)
+    codes = np.append(codes_of(variable, distinct.tolist()), -1)[places]
+    labels = list(variable.labels[: variable.n_valued])
+    codes = np.where(codes < variable.n_valued, codes, -1)
+    return pd.Series(
+        pd.Categorical.from_codes(codes, categories=pd.Index(labels, dtype="str"), ordered=True), name=column.name
+    )
 
 
 def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> dict[str, Path]:

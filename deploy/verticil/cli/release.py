@@ -195,8 +195,9 @@ def sample(
     With --given they are drawn from the exact conditional distribution (of the consensus, where graphs were sampled): none is
     drawn and thrown away.
     """
+    from verticil.shared.numerics.knowledge.columns import columns
     from verticil.shared.release.drawing import drawn, open_models
-    from verticil.shared.release.formats.table_files import write_csv, write_parquet
+    from verticil.shared.release.formats.table_files import write_table
 
     if out.suffix not in {".csv", ".parquet"}:
         raise Misuse("USAGE", f"--out: got '{out.name}', expected a name that ends with .csv or .parquet")
@@ -217,9 +218,9 @@ def sample(
         )
         with telling(form) as tell:
             meter = Meter("drawing and writing records", n, tell, every_seconds=2)
-            (write_csv if out.suffix == ".csv" else write_parquet)(meter.over(tables), out)
+            knowledge = None if models.study is None else models.study.knowledge
+            write_table(meter.over(tables), out, schema=columns(knowledge, models.schema).published)
         drawn_from = models.source(source_name, given=bool(given))
-    knowledge = None if models.study is None else models.study.knowledge
     n_columns = len(models.schema) + (0 if knowledge is None else len(knowledge.functions))
     payload = {
         "file": str(out),

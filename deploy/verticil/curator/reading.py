@@ -22,6 +22,7 @@ import numpy as np
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
+from verticil.party.dataset.encoding import style_of
 from verticil.party.dataset.source import Records, check_records, read_records
 from verticil.party.dataset.sources.open_source import read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
@@ -29,7 +30,7 @@ from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, st
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.written_values.reading import number_of
+from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
@@ -206,11 +207,12 @@ def _extremes(rule: DatasetRule, variables: Sequence[Variable]) -> dict[str, tup
     for part in read_parts(rule, sources) if sources else ():
         for variable in variables:
             column = rule.column(variable.name)
+            read = value_reader(variable.kind, style_of(variable, column.written))
             missing = () if variable.missing is None else variable.missing.spellings
             numbers = [
                 number
                 for text in part.columns[column.source].distinct
-                if text not in missing and (number := number_of(text, column.written)) is not None
+                if text not in missing and (number := read(text)) is not None and number not in variable.points
             ]
             low, high = ranges[variable.name]
             ranges[variable.name] = min([low, *numbers]), max([high, *numbers])

@@ -165,7 +165,7 @@ def synthesize(
         if target is not None:
             step(f"writing {target}")
             if target.suffix in TABLES:
-                write_records(records, target)
+                write_records(records, target, own_study)
             else:
                 drawn_records = DrawnRecords(codes=codes, table=records)
                 content = _content(
@@ -202,11 +202,12 @@ def free_place(out: Path) -> Path:
     return out
 
 
-def write_records(records: pd.DataFrame, target: Path) -> None:
-    """Write records as the file's ending says."""
-    from verticil.shared.release.formats.table_files import write_csv, write_parquet
+def write_records(records: pd.DataFrame, target: Path, study: Study) -> None:
+    """Write records of a study as the file's ending says."""
+    from verticil.shared.numerics.knowledge.columns import columns
+    from verticil.shared.release.formats.table_files import write_table
 
-    (write_csv if target.suffix == ".csv" else write_parquet)(records, target)
+    write_table(records, target, schema=columns(study.knowledge, study.schema).published)
 
 
 def _publish(target: Path, content: ReleaseContent, owner_state: CuratorState) -> None:

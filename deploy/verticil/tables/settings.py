@@ -11,10 +11,12 @@ from verticil.party.dataset.sources.column_rules import read_column_rule
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
 from verticil.shared.documents.toml_table import Table
-from verticil.shared.documents.written_values.reading import OLD_WAYS, number_of
+from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, number_of
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
+from verticil.tables.missing import is_word
 from verticil.tables.reading import guess_reading
+from verticil.tables.writing import guess_dates, guess_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings
     own = [study.schema[position] for position in study.schema.owned_by(party)]
     open_variables = [variable for variable in own if variable.name not in settings.columns]
     sources = {v.name: _source(v.name, party, names) for v in open_variables}
-    numbers = [v for v in open_variables if _is_of_values(v) and sources[v.name] in names]
+    numbers = [v for v in open_variables if v.n_valued and sources[v.name] in names]
     texts: dict[str, set[str]] = {sources[variable.name]: set() for variable in numbers}
     for part in read_parts(rule, list(texts)) if texts else ():
         for source, column in part.columns.items():
@@ -106,13 +108,15 @@ def _source(name: str, party: str, names: set[str]) -> str:
     return next((other for other in names if other.strip() == name), name.removeprefix(f"{party} "))
 
 
-def _is_of_values(variable: Variable) -> bool:
-    return variable.bins is not None
-
-
 def _written(variable: Variable, texts: set[str]) -> str:
     """Return how a column writes its numbers or dates; of a variable without a type in one of the first version's ways."""
-    return numbers_of(sorted(texts))[0]
+    values = sorted(text for text in texts if not is_word(text))
+    if variable.kind is None:
+        return numbers_of(sorted(texts))[0]
+    if variable.kind in MOMENTS:
+        dates = guess_dates(values)
+        return "plain" if dates is None else dates.written
+    return guess_numbers(values).written
 
 
 def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:

@@ -172,7 +172,7 @@ def generate(
         if target is not None:
             step(f"writing {target}")
             if target.suffix in TABLES:
-                write_records(records, target)
+                write_records(records, target, owned)
             else:
                 _publish(target, found)
     return found
@@ -236,7 +236,7 @@ def _publish(target: Path, found: Generated) -> None:
         shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
         staging.mkdir()
         for name in ("synthetic.csv", "synthetic.parquet"):
-            write_records(found.records, staging / name)
+            write_records(found.records, staging / name, found.study)
         (staging / "study.json").write_bytes(canonical.to_bytes(found.study))
         files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(staging.iterdir())}
         statement = {

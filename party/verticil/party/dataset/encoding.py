@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.written_values.reading import value_reader
+from verticil.shared.documents.written_values.numbers import OLD_STYLES
+from verticil.shared.documents.written_values.reading import MOMENTS, usual_pattern, value_reader
 from verticil.shared.numerics.model.schema import Variable
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+\.0*")
@@ -57,6 +58,14 @@ class Outcome(IntEnum):
     DECIMAL_POINT = 8
 
 
+def style_of(variable: Variable, style: str) -> str:
+    """Return how a column is written: as the site says; where it says nothing, moments as the study's records, or by ISO 8601."""
+    if variable.kind not in MOMENTS or style not in {"", *OLD_STYLES}:
+        return style
+    usual = usual_pattern(str(variable.kind))
+    return f"{variable.format} | {usual}" if variable.format is not None else usual
+
+
 class Codebook:
     """Texts of one column to codes of one variable.
 
@@ -70,16 +79,22 @@ class Codebook:
         Misuse: CONFIG_INVALID, a recode leads to a text that is no category of a variable without `other`.
     """
 
-    __slots__ = ("_categories", "_edges", "_folded", "_missing", "_read", "_recode", "variable")
+    __slots__ = (
+        "_categories", "_edges", "_first_letters", "_folded", "_group", "_missing", "_points", "_read", "_recode", "variable",
+    )  # fmt: skip
 
     def __init__(self, variable: Variable, recode: Mapping[str, str], *, style: str = "plain", where: str) -> None:
         self.variable = variable
-        self._read = value_reader(None, style)
+        self._read = value_reader(variable.kind, style_of(variable, style))
         self._recode = dict(recode)
         n_bins = variable.n_bins
         # The bins' own labels are names for people; a table holds numbers.
-        self._categories = {label: n_bins + code for code, label in enumerate(variable.labels[n_bins:])}
+        n_valued = variable.n_valued
+        self._categories = {label: n_valued + code for code, label in enumerate(variable.labels[n_valued:])}
         self._edges = np.asarray(variable.bins if variable.bins is not None else (), dtype=np.float64)
+        self._points = {point: n_bins + place for place, point in enumerate(variable.points)}
+        self._group = {value: category for category, values in variable.groups for value in values}
+        self._first_letters = int(variable.group_by.partition(":")[2]) if variable.group_by is not None else 0
         missing = variable.missing
         code = self._categories[missing.category] if missing is not None else -1
         self._missing = dict.fromkeys(missing.spellings, code) if missing is not None else {}
@@ -116,14 +131,24 @@ class Codebook:
             return self._missing[text], Outcome.MISSING
         if text in self._categories:
             return self._categories[text], Outcome.CATEGORY
-        if self._edges.size and (number := self._read(text)) is not None:
-            return self._bin(number)
+        if (code := self._locate_value(text)) is not None:
+            return code
         if self.variable.other is not None:
             return self._categories[self.variable.other], Outcome.OTHER
         if not text.strip():
             missing = self.variable.missing
             return -1 if missing is None else self._categories[missing.category], Outcome.EMPTY
         return -1, Outcome.UNDECLARED
+
+    def _locate_value(self, text: str) -> tuple[int, Outcome] | None:
+        """Locate a number, a moment, or a value that a group stands for; None: the text is none."""
+        if (self._edges.size or self._points) and (number := self._read(text)) is not None:
+            if number in self._points:
+                return self._points[number], Outcome.CATEGORY
+            if self._edges.size:
+                return self._bin(number)
+        group = self._group.get(text) or text[: self._first_letters]
+        return (self._categories[group], Outcome.CATEGORY) if group in self._categories else None
 
     def _bin(self, value: float) -> tuple[int, Outcome]:
         # Bin b is [edge_b, edge_b+1): the number of edges at or below the value, less one.

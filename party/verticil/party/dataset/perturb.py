@@ -79,8 +79,20 @@ def codebook_digest(variable: Variable, recode: Mapping[str, str], style: str = 
         "missing": None if missing is None else [missing.category, sorted(missing.spellings)],
         "recode": dict(recode),
         **({} if style == "plain" else {"written": style}),
+        **({} if variable.kind is None else _typed(variable)),
     }
     return hashlib.sha256(rfc8785.dumps(meaning)).digest()  # type: ignore[arg-type]  # values are JSON; dict is invariant
+
+
+def _typed(variable: Variable) -> dict[str, object]:
+    """Return what of a typed column decides which code a text gets."""
+    return {
+        "type": variable.kind,
+        "points": [float(point) for point in variable.points],
+        "format": variable.format,
+        "groups": [[category, list(values)] for category, values in variable.groups],
+        "group_by": variable.group_by,
+    }
 
 
 def compound_digest(codebook_digests: Sequence[bytes], impossible: Sequence[Sequence[int]]) -> bytes:

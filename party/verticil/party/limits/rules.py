@@ -142,6 +142,7 @@ class ColumnCodebook:
         missing: its category and spellings.
         properties: (value, category) of finer values that a study lists, and of a flag (category, variable) of its conditions.
             party.toml can list none: people decide on them.
+        typed: of a typed column its type, points, groups, and how values are grouped.
     """
 
     column: Column
@@ -150,6 +151,7 @@ class ColumnCodebook:
     other: str | None
     missing: tuple[str, frozenset[str]] | None
     properties: frozenset[tuple[str, str]] = frozenset()
+    typed: tuple[object, ...] = (None, (), (), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +215,7 @@ def codebook_of(variable: Variable, column: Column, study: Study | None = None) 
         column=column,
         labels=variable.labels,
         bins=variable.bins,
+        typed=(variable.kind, variable.points, variable.groups, variable.group_by),
         other=variable.other,
         missing=None if missing is None else (missing.category, frozenset(missing.spellings)),
         properties=frozenset(properties),

@@ -306,15 +306,20 @@ def variable_words(variable: Variable) -> tuple[str, ...]:
     bins [0,5), [5,11); a number outside goes to the nearest bin
     anything else, also an empty field, becomes one of these, drawn here with a key that only this site has
     """
-    bins = variable.labels[: variable.n_bins]
+    bins, points = variable.labels[: variable.n_bins], variable.labels[variable.n_bins : variable.n_valued]
     sentences = [f"bins {', '.join(bins)}; a number outside goes to the nearest bin"] if bins else []
+    if points:
+        sentences.append(f"the values {', '.join(points)}, each a category of its own")
+    if variable.kind is not None:
+        unit = f" in {variable.unit}" if variable.unit is not None else ""
+        sentences.append(f"type {variable.kind}{unit}")
     for numbers, what in (
         (variable.representatives, "a synthetic number is its bin's declared one"),
         (variable.means, "synthetic numbers have their bin's declared mean"),
     ):
         if numbers is not None:
             sentences.append(f"{what}: {', '.join(f'{number:.15g}' for number in numbers)}")
-    if categories := variable.labels[variable.n_bins :]:
+    if categories := variable.labels[variable.n_valued :]:
         sentences.append(f"categories {_quote_all(categories)}")
     empty_is_else = True
     if (missing := variable.missing) is not None:

@@ -107,7 +107,7 @@ _PLAIN: Final = Key()
 _DESCRIBED: Final[dict[type, Mapping[str, Key]]] = {}
 
 
-def describe(kind: type, **said: Key) -> None:
+def describe(kind: type, /, **said: Key) -> None:
     """Say what `Key` says, for the fields of a class that knows nothing of documents."""
     _DESCRIBED[kind] = said
 

@@ -26,6 +26,7 @@ from verticil.shared.release.signatures import read_document
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Sampling, Source, Study
 from verticil.shared.synthesis.synthesis import decode, sample_chunks
+from verticil.shared.synthesis.typed_columns import codes_of
 from verticil.shared.synthesis.within_bins import Tilts, tilts_of
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def _code(variable: Variable, value: object) -> int:
     label = str(value)
     if label in variable.labels:
         return variable.labels.index(label)
+    if variable.kind is not None and label and (code := int(codes_of(variable, [label])[0])) >= 0:
+        return code
     if variable.bins is not None:
         low, high = variable.bins[0], variable.bins[-1]
         try:

@@ -9,15 +9,26 @@ import itertools
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
 from verticil.shared.documents.record import OPTIONAL, Key, describe
 from verticil.shared.documents.toml_table import Table
+from verticil.shared.documents.written_values.reading import KINDS
 from verticil.shared.numerics.model.schema import MAX_STATES, Missing, Variable
+from verticil.shared.study.typed_variables import (
+    TYPED_KEYS,
+    bin_labels,
+    check_keys,
+    has_values,
+    problem_of,
+    read_groups,
+    read_values,
+    value_text,
+)
 from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
 
+_LONGEST_UNIT: Final = 40
 _FARTHEST: Final = 1e15
 _NARROWEST: Final = 1e-15
 """Bins must be such that numbers inside can be written."""
@@ -33,8 +44,12 @@ describe(
     representatives=OPTIONAL,
     means=OPTIONAL,
     origin=Key(name="from", optional=True, choices=ORIGINS),
+    kind=Key(name="type", optional=True, choices=KINDS),
+    **dict.fromkeys(TYPED_KEYS[1:], OPTIONAL),
 )
-CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "means", "outside", "other", "missing")
+CODEBOOK_KEYS: Final = (
+    "categories", "bins", "integer", "representatives", "means", "outside", "other", "missing", *TYPED_KEYS,
+)  # fmt: skip
 
 
 def variable_from(table: Table) -> Variable:
@@ -67,22 +82,34 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
     Raises:
         Misuse: the table's code, or STUDY_INVALID.
     """
-    if table.has("categories") == table.has("bins"):
+    kind = table.choice("type", KINDS) if table.has("type") else None
+    if kind is None:
+        for key in TYPED_KEYS:
+            if table.has(key):
+                table.fail(key, f"'{name}' has no type; this key goes with one", hint=f'add type = "{_hint(key)}"')
+    else:
+        check_keys(table, kind, name)
+    if not has_values(kind) and table.has("categories") == table.has("bins"):
         table.fail(
             "categories",
             f"'{name}' has {'both' if table.has('bins') else 'neither'}, expected either categories or bins",
         )
     other = table.value(str, "other") if table.has("other") else None
     missing = _missing(table.table("missing")) if table.has("missing") else None
-    bins, representatives, means = (
+    representatives, means = (
         tuple(number + 0.0 for number in table.numbers(key)) if table.has(key) else None  # -0.0 is 0
-        for key in ("bins", "representatives", "means")
+        for key in ("representatives", "means")
     )
-    if bins is not None:
+    bins, points = (
+        tuple(value + 0.0 for value in read_values(table, key, kind or "number")) if table.has(key) else None
+        for key in ("bins", "points")
+    )
+    if bins is not None or points is not None or has_values(kind):
         extra_categories = [
             category for category in (other, missing.category if missing else None) if category is not None
         ]
-        labels = bin_labels(bins) + tuple(dict.fromkeys(extra_categories))
+        own_labels = (*bin_labels(bins or (), kind), *(value_text(kind, point) for point in points or ()))
+        labels = own_labels + tuple(dict.fromkeys(extra_categories))
     else:
         labels = table.strings("categories")
         for key in ("integer", "representatives", "means", "outside"):
@@ -98,14 +125,27 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         owner=owner,
         labels=labels,
         bins=bins,
-        integer=table.value(bool, "integer", False),
+        integer=has_values(kind) and kind != "number" if kind is not None else table.value(bool, "integer", False),
         representatives=representatives,
         means=means,
         outside=_outside(table, "outside") if bins is not None else "error",
         other=other,
         missing=missing,
         where=f"{table.source}: {table.where} '{name}'",
+        kind=kind,
+        points=points or (),
+        unit=table.value(str, "unit") if table.has("unit") else None,
+        decimals=table.value(int, "decimals", 2 if kind == "number" else 0) if kind == "number" else None,
+        format=table.value(str, "format") if table.has("format") else None,
+        timezone=table.value(str, "timezone") if table.has("timezone") else None,
+        groups=read_groups(table),
+        group_by=table.value(str, "group_by") if table.has("group_by") else None,
     )
+
+
+def _hint(key: str) -> str:
+    """Return a type that a key goes with."""
+    return {"format": "date", "timezone": "datetime", "groups": "category", "group_by": "category"}.get(key, "number")
 
 
 def _missing(table: Table) -> Missing:
@@ -125,19 +165,6 @@ def _outside(table: Table, key: str) -> Literal["clamp"]:
     return "clamp"
 
 
-def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
-    """Labels of bins, the numbers as short as they can be.
-
-    >>> bin_labels([17, 25.5, 30])
-    ('[17,25.5)', '[25.5,30)')
-    """
-    return tuple(f"[{_shortest(low)},{_shortest(high)})" for low, high in itertools.pairwise(edges))
-
-
-def _shortest(number: float) -> str:
-    return str(int(number)) if float(number).is_integer() and abs(number) < 1e15 else repr(number)
-
-
 def make_variable(
     *,
     name: str,
@@ -151,6 +178,14 @@ def make_variable(
     representatives: tuple[float, ...] | None = None,
     means: tuple[float, ...] | None = None,
     origin: str | None = None,
+    kind: str | None = None,
+    points: tuple[float, ...] = (),
+    unit: str | None = None,
+    decimals: int | None = None,
+    format: str | None = None,  # noqa: A002 - the key of the study
+    timezone: str | None = None,
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    group_by: str | None = None,
     where: str,
 ) -> Variable:
     """Make a `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
@@ -178,7 +213,9 @@ def make_variable(
     check_text(f"{where}: its party", owner)
     for number, label in enumerate(labels, 1):
         check_text(f"{where}: category {number}", label)
-    return Variable(
+    if unit is not None:
+        check_text(f"{where}: unit", unit, limit=_LONGEST_UNIT)
+    variable = Variable(
         name=name,
         owner=owner,
         labels=labels,
@@ -190,7 +227,18 @@ def make_variable(
         other=other,
         missing=missing,
         origin=origin,
+        kind=kind,
+        points=points,
+        unit=unit,
+        decimals=decimals,
+        format=format,
+        timezone=timezone,
+        groups=groups,
+        group_by=group_by,
     )
+    if kind is not None and (problem := problem_of(variable)):
+        fail(where, problem)
+    return variable
 
 
 def _check_inside(numbers: tuple[float, ...], bins: tuple[float, ...], *, last: float = 0.0, where: str) -> None:

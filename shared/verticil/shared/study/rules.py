@@ -25,7 +25,7 @@ from verticil.shared.numerics.estimation.estimators import ESTIMATORS
 from verticil.shared.numerics.knowledge.checking import check_knowledge
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.model.schema import Missing, Variable
-from verticil.shared.study.codebook import bin_labels, check_letters, check_text
+from verticil.shared.study.codebook import check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study
 from verticil.shared.study.inapplicable import refuse
 from verticil.shared.study.posterior import check_posterior
@@ -33,6 +33,7 @@ from verticil.shared.study.privbayes import check_privbayes
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.table_rules import check_tables
+from verticil.shared.study.typed_variables import problem_of, value_labels
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import (
     MAX_CELLS,
@@ -166,13 +167,20 @@ class _Rules:
         for category in extra:
             if category not in variable.labels:
                 self.fail(where, f"'{category[:MAX_TEXT]}' of other or missing is not a declared category")
-        if variable.bins is None:
+        if variable.kind is not None:
+            self.typed(where, variable)
+        if variable.bins is None and not variable.points:
             if variable.integer or variable.outside != "error":
                 self.fail(where, "integer and outside go with bins, expected neither beside categories")
-        elif variable.labels != bin_labels(variable.bins) + tuple(dict.fromkeys(extra)):
-            self.fail(where, "the categories are not those of its bins, then other, then missing")
+        elif variable.labels != value_labels(variable) + tuple(dict.fromkeys(extra)):
+            self.fail(where, "the categories are not those of its bins, then its points, other, and missing")
         if variable.missing is not None:
             self.spellings(where, variable.labels, variable.missing)
+
+    def typed(self, where: str, variable: Variable) -> None:
+        """Check what goes with a type, of a study that came as bytes."""
+        if problem := problem_of(variable):
+            self.fail(where, problem)
 
     def spellings(self, where: str, labels: Sequence[str], missing: Missing) -> None:
         if not 1 <= len(missing.spellings) <= 1000 or max(map(len, missing.spellings)) > MAX_TEXT:

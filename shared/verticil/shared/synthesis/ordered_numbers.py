@@ -79,10 +79,14 @@ def _together(
     scale = 10.0**decimals
     low, high, there = dict[str, Floats](), dict[str, Floats](), dict[str, NDArray[np.bool_]]()
     for name, variable in variables.items():
-        bins = np.minimum(codes[name], variable.n_bins - 1).astype(np.intp)
-        low[name], high[name] = edges[name][bins], edges[name][bins + 1]
-        there[name] = codes[name] < variable.n_bins
-    bounds = {name: (low[name], np.nextafter(high[name], -np.inf)) for name in variables}
+        lows, highs = np.append(edges[name][:-1], variable.points), np.append(edges[name][1:], variable.points)
+        places = np.minimum(codes[name], variable.n_valued - 1).astype(np.intp)
+        low[name], high[name] = lows[places], highs[places]
+        there[name] = codes[name] < variable.n_valued
+    bounds = {
+        name: (low[name], np.where(low[name] == high[name], high[name], np.nextafter(high[name], -np.inf)))
+        for name in variables
+    }
     for order in list(orders) * len(orders):
         lower, upper = order.lower, order.upper
         both = there[lower] & there[upper]
@@ -115,7 +119,7 @@ def _together(
 
 
 def _edges(variable: Variable) -> Floats:
-    edges = np.array(variable.bins, dtype=np.float64)
+    edges = np.array(variable.bins or (), dtype=np.float64)
     return np.ceil(edges) if variable.integer else edges
 
 

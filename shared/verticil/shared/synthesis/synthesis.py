@@ -43,6 +43,7 @@ from verticil.shared.synthesis import sampling_plan
 from verticil.shared.synthesis.joint_records import joint_codes
 from verticil.shared.synthesis.ordered_numbers import ordered_numbers
 from verticil.shared.synthesis.table_columns import WrittenColumn, frame
+from verticil.shared.synthesis.typed_columns import place_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -385,6 +386,8 @@ def written_columns(
                 numbers, decimals = own_numbers[0][some], own_numbers[1]
             else:
                 numbers, decimals = _numbers(variable, column[some], generator, tilt, first=first + some.start)
+            if variable.kind is not None:
+                numbers = place_points(variable, column[some], numbers, first=first + some.start)
             yield WrittenColumn(variable=variable, codes=column[some], numbers=numbers, decimals=decimals)
 
 
@@ -393,7 +396,9 @@ def numbers_of(
 ) -> Floats:
     """Return the numbers that `decode` writes for a column with bins, NaN where a record has none."""
     numbers, _ = _numbers(variable, column, generator, tilt)
-    return np.where(column < variable.n_bins, numbers.astype(np.float64), np.nan)
+    if variable.kind is not None:
+        numbers = place_points(variable, column, numbers)
+    return np.where(column < variable.n_valued, numbers.astype(np.float64), np.nan)
 
 
 def _numbers(
@@ -424,6 +429,11 @@ def _numbers(
         values = np.floor(low + (high - low) * _tilt_places(bins, tilt, generator, first)).astype(np.int64)
         return np.clip(values, whole[bins], whole[bins + 1] - 1), 0
     place = generator.random(len(column)) if tilt is None else _tilt_places(bins, tilt, generator, first)
+    if variable.decimals is not None:
+        step, decimals = 10.0**-variable.decimals, variable.decimals
+        cut = np.floor((low + (high - low) * place) / step + 1e-9) * step
+        inside: Floats = np.round(np.clip(cut, low, high - step), decimals).astype(np.float64)
+        return inside, decimals
     return _in_steps(edges, low + (high - low) * place, low, high)
 
 

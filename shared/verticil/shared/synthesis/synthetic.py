@@ -44,6 +44,7 @@ from verticil.shared.storage.unlinked_files import KeptRows
 from verticil.shared.synthesis.ordered_numbers import broken_order
 from verticil.shared.synthesis.synthesis import decimals_of
 from verticil.shared.synthesis.table_columns import PIECE, cell_counts
+from verticil.shared.synthesis.typed_columns import codes_of, numbers_of_values
 from verticil.shared.synthesis.within_bins import Tilts
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ IN_MEMORY: Final = 1 << 26
 _BATCH: Final = 65_536  # records
 _BLOCK_BYTES: Final = 2**20
 _NUMBER: Final = 25  # bytes of a written one
+_MOMENT: Final = 160  # bytes of a date that is written in a format
 
 FALSE_ALARMS: Final = 5e-7
 """Of releases whose records were drawn from their model, so many are refused at most for their records."""
@@ -64,7 +66,10 @@ FALSE_ALARMS: Final = 5e-7
 
 def table_bytes(schema: Schema, n_records: int) -> int:
     """Most bytes of a written table of so many records, compressed or not."""
-    widths = [max(_NUMBER, *(2 * len(label.encode()) + 3 for label in item.labels)) for item in schema.variables]
+    widths = [
+        max(_MOMENT if item.format else _NUMBER, *(2 * len(label.encode()) + 3 for label in item.labels))
+        for item in schema.variables
+    ]
     labels = sum(8 * len(label.encode()) + 64 for item in schema.variables for label in (item.name, *item.labels))
     return _BLOCK_BYTES + labels + n_records * sum(widths)
 
@@ -141,7 +146,11 @@ def _parts(
                 _codes(path, variable, column)
                 for variable, column in zip(schema_written.variables, batch.columns, strict=True)
             ]
-            numbers = {name: _numbers(batch.column(schema_written.index(name))) for name in names_in_orders}
+            numbers = {
+                name: _numbers(schema_written[place], batch.column(place))
+                for name in names_in_orders
+                for place in (schema_written.index(name),)
+            }
             if (order := broken_order(orders, numbers)) is not None:
                 raise _invalid(path, f"a synthetic record does not meet the rule '{order.name}'")
             yield n_read, _read_stated(path, release_columns, rules, own)
@@ -165,12 +174,14 @@ def _read_stated(path: Path, release_columns: Columns, rules: Support, codes: Se
     return own_codes
 
 
-def _numbers(column: pa.Array) -> Floats:
+def _numbers(variable: Variable, column: pa.Array) -> Floats:
     """Read the numbers of a column; NaN where there is none, or a category's label."""
     import pyarrow as pa
 
     dictionary = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    meaning = np.array([*map(_number, dictionary.dictionary.to_pylist()), np.nan], dtype=np.float64)
+    values = dictionary.dictionary.to_pylist()
+    numbers = map(_number, values) if variable.kind is None else numbers_of_values(variable, values)
+    meaning = np.array([*numbers, np.nan], dtype=np.float64)
     if not len(column):
         return np.empty(0)
     index = dictionary.indices.cast(pa.int64()).fill_null(len(meaning) - 1)
@@ -256,6 +267,8 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
         full=True
     )  # an index of a foreign dictionary may point nowhere; a ValueError is the reader's to tell
     dictionary = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if variable.kind is not None:
+        return _typed_codes(path, variable, dictionary)
     places = {label: code for code, label in enumerate(variable.labels) if code >= variable.n_bins}
     edges = () if variable.bins is None else variable.bins
     if edges and len(places) == 1:
@@ -269,6 +282,20 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     codes = meaning[index]
     if (codes < 0).any():
         raise _invalid(path, f"column '{variable.name}' has an entry that is none of its categories or bins")
+    return np.asarray(codes, dtype=np.uint16)
+
+
+def _typed_codes(path: Path, variable: Variable, dictionary: pa.DictionaryArray) -> Codes:
+    """Read the codes behind the values of a typed column."""
+    import pyarrow as pa
+
+    if not len(dictionary):
+        return np.empty(0, dtype=np.uint16)
+    meaning = codes_of(variable, [*dictionary.dictionary.to_pylist(), None])
+    index = dictionary.indices.cast(pa.int64()).fill_null(len(meaning) - 1)
+    codes = meaning[np.from_dlpack(index).view(np.int64)]
+    if (codes < 0).any():
+        raise _invalid(path, f"column '{variable.name}' has an entry that is none of its values")
     return np.asarray(codes, dtype=np.uint16)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import AnyCodes, Codes, Floats, Ints, give_back
 from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.synthesis.typed_columns import series_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,9 @@ def frame(columns: Sequence[WrittenColumn], *, with_labels: bool) -> pd.DataFram
     columns_of: dict[str, pd.Series | pd.Categorical] = {}
     for column in columns:
         variable, codes, numbers = column.variable, column.codes, column.numbers
-        if numbers is None:
+        if variable.kind is not None:
+            columns_of[variable.name] = series_of(variable, codes, numbers)
+        elif numbers is None:
             columns_of[variable.name] = pd.Categorical.from_codes(
                 codes.astype(np.int64), categories=pd.Index(variable.labels, dtype="str")
             )

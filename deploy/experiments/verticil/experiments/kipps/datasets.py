@@ -36,8 +36,8 @@ from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.knowledge.columns import Columns, columns
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule, SoftRule
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import StructureRule, Study
+from verticil.shared.study.typed_variables import bin_labels
 from verticil.shared.study.unit import Unit
 
 OWNER: Final = "owner"

@@ -255,6 +255,26 @@ def _offset(zone: str | None) -> float:
     return math.copysign(3600.0 * int(digits[:2]) + 60 * int(digits[2:]), float(f"{zone[0]}1"))
 
 
+_STRPTIME: Final = {
+    "YYYY": "%Y", "YY": "%y", "MONTH": "%B", "MON": "%b", "MM": "%m", "DD": "%d", "hh": "%H", "mm": "%M", "ss": "%S", ".f": "",
+    "AM": "%p", "Z": "Z",
+}  # fmt: skip
+
+
+def strptime_format(pattern: str) -> str:
+    """Return a pattern in the letters of ``strptime``, for other programs; of an epoch ``any``.
+
+    >>> strptime_format("DD.MM.YYYY hh:mm")
+    '%d.%m.%Y %H:%M'
+    """
+    first = pattern.partition(" | ")[0]
+    if first in _EPOCH:
+        return "any"
+    one = _one(first)
+    letters = "".join(_STRPTIME.get(piece, piece.replace("%", "%%")) for piece in one.pieces)
+    return letters.replace("%H", "%I") if "AM" in one.tokens else letters
+
+
 def is_pattern(text: str) -> bool:
     """Return whether a text is a pattern of dates, moments or times."""
     try:

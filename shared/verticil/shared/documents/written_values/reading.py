@@ -33,6 +33,11 @@ _USUAL: Final = {
 """What is read of moments where the site says nothing."""
 
 
+def usual_pattern(kind: str) -> str:
+    """Return the pattern that moments of a type are read by where nobody says another one."""
+    return _USUAL[kind]
+
+
 def check_written(written: str) -> None:
     """Check how a site says that a column is written: see `value_reader`.
 

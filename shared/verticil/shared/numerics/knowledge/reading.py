@@ -233,7 +233,7 @@ class _Reader:
     def _order(self, table: Table) -> Iterable[Order]:
         lower, upper = self._variable(table, "lower"), self._variable(table, "upper")
         for key, variable in (("lower", lower), ("upper", upper)):
-            if variable.bins is None:
+            if not variable.n_valued:
                 table.fail(key, f"'{variable.name}' has categories, expected a variable with bins")
         return [Order(name="", lower=lower.name, upper=upper.name, strict=table.value(bool, "strict", False))]
 

@@ -262,7 +262,7 @@ class _Tables:
         first, last = _first_numbers(low), _last_numbers(high)
         table = np.ones((low.n_states, high.n_states))
         holds = first[:, None] < last[None, :] if order.strict else first[:, None] <= last[None, :]
-        table[: low.n_bins, : high.n_bins] = holds
+        table[: low.n_valued, : high.n_valued] = holds
         return scope, table if scope == tuple(map(self._schema.index, (order.lower, order.upper))) else table.T
 
     def chain(self, orders: Sequence[Order], name: str, variables: Sequence[str]) -> Factor:
@@ -272,10 +272,10 @@ class _Tables:
         for variable in variables:
             position = self._schema.index(variable)
             own, axes = self._schema[position], [-1 if member == position else 1 for member in scope]
-            rest = own.n_states - own.n_bins
+            rest = own.n_states - own.n_valued
             low[variable] = np.append(_first_numbers(own), [-np.inf] * rest).reshape(axes)
             high[variable] = np.append(_last_numbers(own), [np.inf] * rest).reshape(axes)
-            there[variable] = (np.arange(own.n_states) < own.n_bins).reshape(axes)
+            there[variable] = (np.arange(own.n_states) < own.n_valued).reshape(axes)
         for order in list(orders) * len(orders):
             one, other = (self._schema[self._schema.index(item)] for item in (order.lower, order.upper))
             least = low[one.name]
@@ -335,12 +335,12 @@ class _Tables:
 
 
 def _first_numbers(variable: Variable) -> NDArray[np.float64]:
-    """Return the least number of each bin."""
-    edges = np.array(variable.bins, dtype=np.float64)[:-1]
-    return np.ceil(edges) if variable.integer else edges
+    """Return the least number of each bin, and the points."""
+    edges = np.array((variable.bins or ())[:-1], dtype=np.float64)
+    return np.append(np.ceil(edges) if variable.integer else edges, variable.points)
 
 
 def _last_numbers(variable: Variable) -> NDArray[np.float64]:
-    """Return the largest number of each bin; of real numbers the one just below its upper edge."""
-    edges = np.array(variable.bins, dtype=np.float64)[1:]
-    return np.ceil(edges) - 1 if variable.integer else np.nextafter(edges, -np.inf)
+    """Return the largest number of each bin, of real numbers the one just below its upper edge; and the points."""
+    edges = np.array((variable.bins or ())[1:], dtype=np.float64)
+    return np.append(np.ceil(edges) - 1 if variable.integer else np.nextafter(edges, -np.inf), variable.points)

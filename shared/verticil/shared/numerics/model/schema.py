@@ -50,6 +50,15 @@ class Variable:
         missing: spellings of missing values and their category; None: an empty value is an unseen value like any other.
         origin: where the categories or bins come from, as the study's author says: "table", the data themselves, or "public",
             public knowledge; None: the study does not say.
+        kind: the type, of `KINDS`; None: the study states none, and records are written as version 1.0.0 wrote them. Bins and
+            points of dates are days since 1970-01-01, of moments seconds since then, of times of day seconds since midnight.
+        points: values with a category of their own, ascending, exact in records; behind the bins.
+        unit: of numbers, for people.
+        decimals: that numbers are written with.
+        format: how records write dates, moments or times (`written_values.dates`); None: by ISO 8601.
+        timezone: of moments, an IANA name; None: they have none.
+        groups: category -> the values of the table that it stands for.
+        group_by: how a value becomes its category: ``prefix:N``, its first N letters; None: not so.
     """
 
     name: str
@@ -63,6 +72,14 @@ class Variable:
     other: str | None = None
     missing: Missing | None = None
     origin: str | None = None
+    kind: str | None = None
+    points: tuple[float, ...] = ()
+    unit: str | None = None
+    decimals: int | None = None
+    format: str | None = None
+    timezone: str | None = None
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    group_by: str | None = None
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.labels) <= MAX_STATES:
@@ -91,6 +108,11 @@ class Variable:
     def n_bins(self) -> int:
         """Number of bins; 0 for a categorical variable. The bins are the first categories."""
         return len(self.bins) - 1 if self.bins else 0
+
+    @property
+    def n_valued(self) -> int:
+        """Number of categories that stand for a value on the variable's scale: bins, then points. Words come behind them."""
+        return self.n_bins + len(self.points)
 
     @property
     def wide_bins(self) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.json_document import Json, to_text
+from verticil.shared.numerics.knowledge.columns import columns as columns_of
 from verticil.shared.numerics.knowledge.columns import complete_network
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import PROPOSAL, ReleaseContent
@@ -135,12 +136,15 @@ def _write_tables(
             n_written += len(piece)
             progress(n_written)
 
-    write_csv(pieces(), folder / "synthetic.csv")
+    written = columns_of(content.study.knowledge, content.study.schema).published
+    write_csv(pieces(), folder / "synthetic.csv", schema=written)
     marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
     write_parquet(pieces(), folder / "synthetic.parquet", metadata=marks)
     paths = {"synthetic-csv": "synthetic.csv", "synthetic-parquet": "synthetic.parquet"}
     for number, network in enumerate(() if content.posterior is None else content.posterior.networks, 1):
-        write_csv(set_records(network, content.study, len(synthetic), number), folder / set_file(number))
+        write_csv(
+            set_records(network, content.study, len(synthetic), number), folder / set_file(number), schema=written
+        )
         paths[f"set-{number}"] = set_file(number)
     resources = [
         Resource(name=name, path=path, format=path.rpartition(".")[2], size=size, sha256=sha256)

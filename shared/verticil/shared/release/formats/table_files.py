@@ -28,11 +28,14 @@ import numpy as np
 
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.written_values.dates import strptime_format
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.storage.disk import is_disk_full
 from verticil.shared.storage.durable import rename, sync_file
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.typed_variables import written_format
+from verticil.shared.synthesis.typed_columns import csv_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,15 +75,20 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
         staging.unlink(missing_ok=True)
 
 
-def write_csv(frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path) -> None:
+def write_csv(frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path, *, schema: Schema | None = None) -> None:
     """Write a table, or its pieces one after the other, as CSV. Only one piece is held in memory.
+
+    Args:
+        frames, path: the table and its file.
+        schema: of its columns, of which typed ones are written as their types say; None: none is typed.
 
     Raises:
         DataFault: DISK_FULL.
     """
 
     def write(file: BinaryIO) -> None:
-        for number, frame in enumerate(_pieces(frames)):
+        for number, piece in enumerate(_pieces(frames)):
+            frame = piece if schema is None else csv_frame(piece, schema)
             if number == 0:
                 _csv_of(frame.iloc[:0], file, header=True)
             _append_csv(frame, file)
@@ -165,6 +173,14 @@ def write_parquet(
                 raise ValueError("a table without pieces has no columns")
 
     write_atomically(path, write)
+
+
+def write_table(frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path, *, schema: Schema) -> None:
+    """Write a table as its file's ending says: CSV, else Parquet; arguments and errors as of `write_csv`."""
+    if path.suffix == ".csv":
+        write_csv(frames, path, schema=schema)
+    else:
+        write_parquet(frames, path)
 
 
 def _pieces(frames: pd.DataFrame | Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
@@ -255,6 +271,8 @@ def datapackage(
 
 def _field(variable: Variable, *, labelled: bool) -> dict[str, Json]:
     owner = {"verticil:owner": variable.owner}
+    if variable.kind is not None:
+        return {**_typed_field(variable), **owner}
     if variable.bins is None:
         labels = list(variable.labels)
         return {
@@ -287,3 +305,37 @@ def _field(variable: Variable, *, labelled: bool) -> dict[str, Json]:
     # `maximum` besides `exclusiveMaximum`, for readers of version 1: rounding can make a value equal to the upper edge
     limits = {**constraints, "minimum": low, "maximum": high}
     return {"name": variable.name, "type": "number", "constraints": limits, **bins, **owner}
+
+
+def _typed_field(variable: Variable) -> dict[str, Json]:
+    """Describe a typed column: a record without a value is an empty field."""
+    words = {variable.other, None if variable.missing is None else variable.missing.category} - {None}
+    required: dict[str, Json] = {} if words else {"required": True}
+    kind = str(variable.kind)
+    field: dict[str, Json] = {
+        "name": variable.name,
+        "type": {"category": "string", "ordered": "string"}.get(kind, kind),
+    }
+    if variable.unit is not None:
+        field["verticil:unit"] = variable.unit
+    if variable.bins is not None:
+        field["verticil:bins"] = list(variable.labels[: variable.n_bins])
+    if variable.points:
+        field["verticil:points"] = list(variable.labels[variable.n_bins : variable.n_valued])
+    if kind in {"category", "ordered"}:
+        missing = None if variable.missing is None else variable.missing.category
+        labels: list[Json] = [label for label in variable.labels if label != missing]
+        field |= {"categories": labels, **({"categoriesOrdered": True} if kind == "ordered" else {})}
+        required = {**({"required": True} if missing is None else {}), "enum": labels}
+    elif kind == "boolean":
+        truths = {label.casefold(): label for label in variable.labels}
+        field |= {"trueValues": [truths["true"]], "falseValues": [truths["false"]]}
+    elif kind in {"date", "datetime", "time"}:
+        field["format"] = strptime_format(written_format(variable))
+    else:
+        values = [*(variable.bins or ()), *variable.points]
+        low, high = min(values), max(values)
+        ends = (int(low), int(high)) if variable.integer else (low, high)
+        limits: dict[str, Json] = dict(zip(("minimum", "maximum"), ends, strict=True))
+        required = {**required, **limits}
+    return {**field, "constraints": required}

@@ -1,0 +1,267 @@
+"""Typed columns of a study: what goes with each type, how bins and points of dates are read, and their labels.
+
+A type says how records write the column, and gives values that stand for themselves (points) a category of their own. A study
+without types has the digests and the records of version 1.0.0.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import math
+import re
+import zoneinfo
+from collections.abc import Iterator, Sequence
+from typing import Final, cast
+
+from verticil.shared.documents.toml_table import Table
+from verticil.shared.documents.written_values.dates import DAY, ISO_DATE, DatePattern
+from verticil.shared.documents.written_values.reading import KINDS, MOMENTS, NUMBERS
+from verticil.shared.numerics.model.schema import Variable
+
+MOST_DECIMALS: Final = 12
+_GROUP_BY: Final = re.compile(r"prefix:([1-9][0-9]?)")
+_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
+_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
+_TRUTHS: Final = {"true", "false"}
+USUAL_FORMATS: Final = {"date": ISO_DATE, "datetime": "YYYY-MM-DDThh:mm:ss", "time": "hh:mm:ss"}
+"""How records write moments of a column that names no format."""
+_KEYS: Final = {
+    "unit": NUMBERS,
+    "decimals": frozenset({"number"}),
+    "format": MOMENTS,
+    "timezone": frozenset({"datetime"}),
+    "bins": NUMBERS | MOMENTS,
+    "points": NUMBERS | MOMENTS,
+    "representatives": NUMBERS,
+    "means": NUMBERS,
+    "groups": frozenset({"category", "ordered"}),
+    "group_by": frozenset({"category", "ordered"}),
+    "categories": frozenset({"category", "ordered", "boolean"}),
+}
+"""Which keys go with which types."""
+TYPED_KEYS: Final = ("type", "points", "unit", "decimals", "format", "timezone", "groups", "group_by")
+
+
+def has_values(kind: str | None) -> bool:
+    """Return whether columns of a type hold values on a scale: numbers, dates, moments, times of day."""
+    return kind in NUMBERS or kind in MOMENTS
+
+
+def check_keys(table: Table, kind: str, name: str) -> None:
+    """Refuse keys that do not go with a type.
+
+    Raises:
+        Misuse: the table's code.
+    """
+    for key, kinds in _KEYS.items():
+        if table.has(key) and kind not in kinds:
+            table.fail(key, f"'{name}' has the type '{kind}'; this key goes with {', '.join(sorted(kinds))}")
+    if table.has("integer"):
+        table.fail("integer", f"'{name}' has a type, which says it", hint='write type = "integer" and remove this key')
+
+
+def read_values(table: Table, key: str, kind: str) -> tuple[float, ...]:
+    """Read bins or points on the scale of a type: numbers; TOML dates, date-times or times; times also as "hh:mm".
+
+    Raises:
+        Misuse: the table's code, one has another form.
+    """
+    if kind in NUMBERS:
+        return tuple(number + 0.0 for number in table.numbers(key))
+    raw = table.raw(key)
+    if not isinstance(raw, list):
+        table.fail(key, f"expected a list of {_WORDS[kind]}")
+    return tuple(_moment(table, key, kind, item) for item in cast("list[object]", raw))
+
+
+_WORDS: Final = {
+    "date": "dates, such as 2024-01-31, without quotes",
+    "datetime": "date-times, such as 2024-01-31T08:00:00, without quotes",
+    "time": 'times of day, such as "08:30"',
+}
+
+
+def _moment(table: Table, key: str, kind: str, item: object) -> float:
+    if kind == "time":
+        match = _TIME.fullmatch(item) if isinstance(item, str) else None
+        if match is not None:
+            return 3600.0 * int(match[1]) + 60 * int(match[2]) + int(match[3] or 0)
+        if item == "24:00":
+            return float(DAY)
+        if isinstance(item, dt.time):
+            return 3600.0 * item.hour + 60 * item.minute + item.second
+    elif isinstance(item, dt.datetime):
+        if kind == "datetime":
+            zone = dt.timedelta(0) if item.utcoffset() is None else cast("dt.timedelta", item.utcoffset())
+            bare = item.replace(tzinfo=None)
+            seconds = (bare.toordinal() - _EPOCH) * DAY + (bare - dt.datetime.combine(bare, dt.time())).total_seconds()
+            return float(seconds - zone.total_seconds())
+    elif isinstance(item, dt.date):
+        days = item.toordinal() - _EPOCH
+        return float(days if kind == "date" else days * DAY)
+    return table.fail(key, f"got a {type(item).__name__}, expected {_WORDS[kind]}")
+
+
+def read_groups(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Read ``groups = { CATEGORY = ["VALUE", ..] }``.
+
+    Raises:
+        Misuse: the table's code, it has another form.
+    """
+    if not table.has("groups"):
+        return ()
+    groups = table.table("groups")
+    return tuple((name, groups.strings(name)) for name in groups.names())
+
+
+# ---- labels
+
+
+def value_text(kind: str | None, value: float) -> str:
+    """Return a value as labels have it: the shortest number, a date by ISO 8601, a time of day.
+
+    >>> value_text("date", 0.0), value_text("time", 3600.0), value_text("number", 2.50), value_text(None, 3.0)
+    ('1970-01-01', '01:00', '2.5', '3')
+    """
+    if kind == "date":
+        return DatePattern.of(ISO_DATE).write(value * DAY)
+    if kind == "datetime":
+        return DatePattern.of("YYYY-MM-DD" if value % DAY == 0 else "YYYY-MM-DDThh:mm:ss").write(value)
+    if kind == "time":
+        minutes, second = divmod(round(value), 60)
+        return f"{minutes // 60:02d}:{minutes % 60:02d}" + (f":{second:02d}" if second else "")
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def bin_labels(edges: Sequence[float], kind: str | None = None) -> tuple[str, ...]:
+    """Labels of bins, the values as short as they can be.
+
+    >>> bin_labels([17, 25.5, 30]), bin_labels([0, 31], "date")
+    (('[17,25.5)', '[25.5,30)'), ('[1970-01-01,1970-02-01)',))
+    """
+    return tuple(f"[{value_text(kind, low)},{value_text(kind, high)})" for low, high in itertools.pairwise(edges))
+
+
+def value_labels(variable: Variable) -> tuple[str, ...]:
+    """Labels of a variable's bins and points."""
+    points = tuple(value_text(variable.kind, point) for point in variable.points)
+    return (*bin_labels(variable.bins or (), variable.kind), *points)
+
+
+# ---- what goes together
+
+
+def problem_of(variable: Variable) -> str:
+    """Say what of a variable does not go with its type; empty: all does."""
+    kind = variable.kind
+    if kind not in KINDS:
+        return f"got the type '{str(kind)[:40]}', expected one of {', '.join(KINDS)}"
+    present = {
+        "unit": variable.unit is not None,
+        "decimals": variable.decimals is not None,
+        "format": variable.format is not None,
+        "timezone": variable.timezone is not None,
+        "bins": variable.bins is not None,
+        "points": bool(variable.points),
+        "representatives": variable.representatives is not None,
+        "means": variable.means is not None,
+        "groups": bool(variable.groups),
+        "group_by": variable.group_by is not None,
+    }
+    for key, is_there in present.items():
+        if is_there and kind not in _KEYS[key]:
+            return f"{key} goes with the types {', '.join(sorted(_KEYS[key]))}, and its type is '{kind}'"
+    problems = _problems_of_values(variable) if has_values(kind) else _problems_of_categories(variable)
+    return next(problems, "")
+
+
+def _problems_of_categories(variable: Variable) -> Iterator[str]:
+    if variable.kind == "boolean":
+        words = {variable.other, None if variable.missing is None else variable.missing.category}
+        truths = [label for label in variable.labels if label not in words]
+        if len(truths) != 2 or {label.casefold() for label in truths} != _TRUTHS:
+            yield "the categories of a boolean are true and false (in any letters), and one for missing values"
+    if variable.groups and variable.group_by is not None:
+        yield "groups and group_by stand side by side, expected one of them"
+    if variable.group_by is not None and _GROUP_BY.fullmatch(variable.group_by) is None:
+        yield f"group_by is '{variable.group_by[:40]}', expected prefix:N, the number of letters that make the category"
+    values = [value for _, values in variable.groups for value in values]
+    if len(set(values)) < len(values):
+        yield "a value stands in two groups, expected each in one"
+    for name, _ in variable.groups:
+        if name not in variable.labels:
+            yield f"the group '{name[:40]}' is not among the categories"
+
+
+def _problems_of_values(variable: Variable) -> Iterator[str]:
+    kind, bins, points = str(variable.kind), variable.bins, variable.points
+    if variable.integer != (kind != "number"):
+        yield "integer does not say what the type says"
+    if bins is None and len(points) < 2:
+        yield "it has neither bins nor two points, expected bins, points, or both"
+    if any(not math.isfinite(point) for point in points) or any(
+        one >= other for one, other in itertools.pairwise(points)
+    ):
+        yield "points are not finite and ascending"
+    if kind == "time" and not all(0 <= value <= DAY for value in (*(bins or ()), *points)):
+        yield "a time of day is not between 00:00 and 24:00"
+    missing = None if variable.missing is None else variable.missing.category
+    if variable.other is not None and missing is not None and variable.other != missing:
+        yield "other and missing have two categories, expected one: records without a value are empty"
+    yield from _problems_of_writing(variable)
+    for low, high in itertools.pairwise(bins or ()):
+        step = 10.0 ** -(variable.decimals or 0) if kind == "number" else 1.0
+        room = round((high - low) / step)
+        if room < 1 or room <= sum(low <= point < high for point in points):
+            yield f"the bin [{value_text(kind, low)},{value_text(kind, high)}) holds no value besides its points"
+
+
+def _problems_of_writing(variable: Variable) -> Iterator[str]:
+    """Yield what of a column's edges, points and format records cannot write."""
+    kind, values = str(variable.kind), (*(variable.bins or ()), *variable.points)
+    if kind == "number":
+        decimals = variable.decimals
+        if decimals is None or not 0 <= decimals <= MOST_DECIMALS:
+            yield f"decimals is {decimals}, expected 0 to {MOST_DECIMALS}: how many decimals records have"
+            return
+        for value in values:
+            if abs(round(value, decimals) - value) > 1e-9 * max(1.0, abs(value)) * 10**-decimals:
+                yield f"{value_text(kind, value)} has more than {decimals} decimals"
+    elif kind == "integer":
+        for point in variable.points:
+            if not point.is_integer():
+                yield f"the point {value_text(kind, point)} is no whole number"
+    else:
+        yield from _problems_of_format(variable, values)
+
+
+def _problems_of_format(variable: Variable, values: Sequence[float]) -> Iterator[str]:
+    kind = str(variable.kind)
+    if variable.timezone is not None and variable.timezone not in zoneinfo.available_timezones():
+        yield f"the time zone '{variable.timezone[:40]}' is not known, expected a name such as Europe/Berlin"
+    try:
+        pattern = DatePattern.of(written_format(variable))
+    except ValueError as error:
+        yield f"format: {error}"
+        return
+    if variable.timezone is not None and not pattern.has_zone:
+        yield "the format does not say the zone (Z), and the column has a time zone"
+    if not (pattern.has_time if kind == "time" else pattern.has_date):
+        yield f"the format does not say {'the time of day' if kind == 'time' else 'the day'}"
+    scale = float(DAY) if kind == "date" else 1.0
+    for value in values:
+        if kind == "time" and value == DAY:
+            continue
+        try:
+            text = pattern.write(value * scale)
+        except ValueError as error:
+            yield str(error)
+            return
+        if pattern.read(text) != value * scale:
+            yield f"the format cannot write {value_text(kind, value)}: it reads it back as another moment"
+
+
+def written_format(variable: Variable) -> str:
+    """Return the pattern that records of a variable are written in; with a time zone moments are written in UTC, and say so."""
+    return variable.format or USUAL_FORMATS[str(variable.kind)] + ("Z" if variable.timezone else "")
