@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts, rows_in_footer
+from verticil.party.dataset.sources.opening import count_lines
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
-from verticil.tables.reading import guess_reading
+from verticil.tables.reading import check_lines, guess_reading
 
 MAX_ROWS: Final = 20_000_000
 """Most rows of a table that is held in memory as texts."""
@@ -104,9 +105,12 @@ def texts_of(
         if n_bytes > TEXTS_BYTES:
             problem = f"its distinct texts have more than {TEXTS_BYTES >> 20} MiB together"
             raise DataFault("DATA_UNREADABLE", f"{rule.name}: {problem}", hint="leave out columns of free text")
+    lost: tuple[str, ...] = ()
+    if rule.format == "csv" and (n_ragged or n_rows == 0 or count_lines(rule) > n_rows + 1):
+        lost = check_lines(rule, n_rows, n_ragged, first_ragged)
     if n_rows == 0:
         raise DataFault("DATA_EMPTY", f"{rule.name}: the table has no rows")
-    notes: list[str] = []
+    notes = list(lost)
     if n_ragged:
         notes.append(
             f"{n_ragged} rows have too many or too few fields and are left out, the first is row {first_ragged} "

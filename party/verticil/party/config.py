@@ -229,6 +229,10 @@ def _place(table: Table, base: Path) -> tuple[Path, Format, Server | None]:
     return Path(), "server", server
 
 
+_MOST_ABOVE: Final = 1000
+"""Most lines above a header."""
+
+
 def dataset_rule(table: Table, base: Path) -> DatasetRule:
     """Return the rule to read a local table, as ``[dataset.NAME]`` says it; paths are relative to `base`.
 
@@ -252,6 +256,9 @@ def dataset_rule(table: Table, base: Path) -> DatasetRule:
         query=table.value(str, "query", ""),
         delimiter=table.value(str, "delimiter", ","),
         encoding=table.value(str, "encoding", "utf-8"),
+        skip=_lines_above(table),
+        quote=table.value(bool, "quote", True),
+        sheet=table.value(str, "sheet", ""),
         id=table.value(str, "id"),
         columns={
             variable: read_column_rule(column, variable) for variable, column in table.named_tables("columns").items()
@@ -259,6 +266,12 @@ def dataset_rule(table: Table, base: Path) -> DatasetRule:
     )
     table.finish()
     return rule
+
+
+def _lines_above(table: Table) -> int:
+    """Return how many lines stand above the header."""
+    skip = table.value(int, "skip", 0)
+    return skip if 0 <= skip <= _MOST_ABOVE else table.fail("skip", f"got {skip}, expected 0 to {_MOST_ABOVE}")
 
 
 def place_toml(rule: DatasetRule, base: Path) -> str:
@@ -271,13 +284,15 @@ def place_toml(rule: DatasetRule, base: Path) -> str:
     lines |= {"table": rule.table, "query": rule.query}
     if rule.format == "csv":
         lines |= {"delimiter": rule.delimiter, "encoding": rule.encoding}
+    lines |= {"sheet": rule.sheet}
     texts = {
         key: os.path.relpath(value.resolve(), base.resolve()) if isinstance(value, Path) else value
         for key, value in lines.items()
         if value
     }
     # JSON's escapes are those of TOML, but for DEL.
-    return "".join(
+    numbers = f"skip = {rule.skip}\n" * bool(rule.skip) + "quote = false\n" * (not rule.quote)
+    return numbers + "".join(
         f"{key} = {json.dumps(text, ensure_ascii=False)}\n".replace("\x7f", "\\u007f") for key, text in texts.items()
     )
 

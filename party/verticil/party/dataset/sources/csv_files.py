@@ -12,13 +12,15 @@ import codecs
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from verticil.party.dataset.sources.opening import is_compressed, lines_of, open_bytes, open_text
 from verticil.party.dataset.sources.source_table import (
     DatasetRule,
     TablePart,
@@ -34,7 +36,15 @@ from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 _BLOCK_BYTES: Final = 1 << 19  # a CSV part, of which Arrow reads 32 ahead
 _LONGEST_ROW: Final = 4 << 20  # the part where a row is longer than that
 _LEAST_ROWS: Final = 4096  # of a part that more is to follow
-DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+DELIMITERS: Final = {
+    ",": "a comma",
+    ";": "a semicolon",
+    "\t": "a tab",
+    "|": "a bar",
+    ":": "a colon",
+    "^": "a caret",
+    " ": "a blank",
+}
 
 
 def csv_names(rule: DatasetRule) -> tuple[str, ...]:
@@ -55,10 +65,9 @@ def _csv_header(rule: DatasetRule, delimiter: str) -> tuple[str, ...]:
 
 def _first_rows(rule: DatasetRule, delimiter: str, n_rows: int) -> list[list[str]]:
     # Undecodable bytes are replaced here: what is wrong with a row is for the reader of all rows to say.
-    encoding = "utf-8-sig" if codecs.lookup(rule.encoding).name == "utf-8" else rule.encoding
-    with rule.path.open(encoding=encoding, errors="replace", newline="") as file:
-        lines = iter(partial(file.readline, _LONGEST_ROW), "")
-        return list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), n_rows))
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if rule.quote else csv.QUOTE_NONE
+    with closing(lines_of(rule)) as lines:
+        return list(islice(filter(None, csv.reader(lines, delimiter=delimiter, quoting=quoting)), n_rows))
 
 
 def check_delimiter(rule: DatasetRule, column_names: Sequence[str]) -> None:
@@ -141,11 +150,16 @@ def _csv_reader(
         return "skip"
 
     return arrow_csv.open_csv(
-        rule.path,
+        open_bytes(rule) if is_compressed(rule) else rule.path,
         # One thread: rows are then numbered, and a party's machine has other work.
-        read_options=arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes, encoding=rule.encoding),
+        read_options=arrow_csv.ReadOptions(
+            use_threads=False, block_size=block_bytes, encoding=rule.encoding, skip_rows=rule.skip
+        ),
         parse_options=arrow_csv.ParseOptions(
-            delimiter=rule.delimiter, newlines_in_values=True, invalid_row_handler=leave_out
+            delimiter=rule.delimiter,
+            quote_char='"' if rule.quote else False,
+            newlines_in_values=rule.quote,
+            invalid_row_handler=leave_out,
         ),
         convert_options=arrow_csv.ConvertOptions(
             include_columns=column_names,
@@ -177,10 +191,10 @@ def _why_unreadable(rule: DatasetRule, column_names: Sequence[str]) -> DataFault
 def _long_value(rule: DatasetRule, column_names: Sequence[str]) -> tuple[str, int] | None:
     """Return column and row of the first value above `VALUE_BYTES` in a CSV file, which is read a piece at a time."""
     names = csv_names(rule)
-    marks = re.compile(f'[\r\n"{re.escape(rule.delimiter)}]')
+    marks = re.compile(f"[\r\n{chr(34) if rule.quote else ''}{re.escape(rule.delimiter)}]")
     column = size = 0
     row, is_quoted, is_empty = 1, False, True
-    with rule.path.open(encoding=rule.encoding, errors="surrogateescape", newline="") as file:
+    with open_text(rule, errors="surrogateescape") as file:
         for piece in iter(partial(file.read, 1 << 20), ""):
             start = 0
             for mark in [*marks.finditer(piece), None]:
@@ -209,7 +223,7 @@ def undecodable(rule: DatasetRule) -> int | None:
     decoder = codecs.getincrementaldecoder(rule.encoding)()
     n_consumed = 0
     try:
-        with rule.path.open("rb") as file:
+        with open_bytes(rule) as file:
             while True:
                 chunk = file.read(1 << 20)
                 pending = len(decoder.getstate()[0])

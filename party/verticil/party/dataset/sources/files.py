@@ -21,10 +21,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
+from verticil.party.dataset.sources import statistics_files, workbooks
 from verticil.party.dataset.sources.csv_files import csv_names, csv_parts
 from verticil.party.dataset.sources.source_table import (
     ENDINGS,
     PART_ROWS,
+    STATISTICS,
+    WORKBOOKS,
     DatasetRule,
     TablePart,
     TextColumn,
@@ -73,6 +76,10 @@ def parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TablePart]
             raise _make_changed_fault(rule)
         if rule.format == "csv":
             file_parts = csv_parts(one, inside)
+        elif rule.format in WORKBOOKS:
+            file_parts = workbooks.parts(one, inside)
+        elif rule.format in STATISTICS:
+            file_parts = statistics_files.parts(one, inside)
         else:
             table_file = _Opened(one)
             _check_kinds(
@@ -158,6 +165,10 @@ def _states(files: Sequence[Path]) -> list[tuple[int, int, int] | None]:
 
 def _names(rule: DatasetRule) -> tuple[str, ...]:
     check_file(rule)
+    if rule.format in WORKBOOKS:
+        return workbooks.header(rule)
+    if rule.format in STATISTICS:
+        return statistics_files.header(rule)
     return csv_names(rule) if rule.format == "csv" else tuple(_Opened(rule).schema.names)
 
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from verticil.party.dataset.sources.server import POSTGRESQL
-from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.party.dataset.sources.source_table import STATISTICS, WORKBOOKS, DatasetRule
 from verticil.shared.core.errors import Misuse
 
 
@@ -20,6 +20,8 @@ class _Package:
 
 _DUCKDB: Final = _Package(module="duckdb", extra="duckdb", reads="a DuckDB file")
 _ADBC: Final = _Package(module="adbc_driver_postgresql", extra="postgresql", reads="PostgreSQL")
+_CALAMINE: Final = _Package(module="python_calamine", extra="formats", reads="a workbook")
+_PYREADSTAT: Final = _Package(module="pyreadstat", extra="formats", reads="a file of SPSS, Stata or SAS")
 _SQLALCHEMY: Final = _Package(module="sqlalchemy", extra="sqlalchemy", reads="this database")
 
 
@@ -31,6 +33,7 @@ def require_package(rule: DatasetRule) -> None:
         DataFault: as that.
     """
     package = _DUCKDB if rule.format == "duckdb" else None
+    package = _CALAMINE if rule.format in WORKBOOKS else _PYREADSTAT if rule.format in STATISTICS else package
     if rule.server is not None:
         package = _ADBC if rule.server.scheme() in POSTGRESQL else _SQLALCHEMY
     if package is None or find_spec(package.module) is not None:

@@ -23,7 +23,9 @@ from verticil.shared.numerics.knowledge.rules import Knowledge
 T = TypeVar("T")
 PART_ROWS: Final = 65_536
 """Most rows of a part that comes from anything else."""
-Format = Literal["csv", "parquet", "arrow", "duckdb", "sqlite", "server"]
+Format = Literal[
+    "csv", "parquet", "arrow", "duckdb", "sqlite", "server", "xlsx", "xls", "ods", "sav", "dta", "sas7bdat"
+]
 DATABASES: Final = frozenset({"duckdb", "sqlite", "server"})
 ENDINGS: Final[Mapping[str, Format]] = {
     ".parquet": "parquet",
@@ -35,15 +37,25 @@ ENDINGS: Final[Mapping[str, Format]] = {
     ".duckdb": "duckdb",
     ".sqlite": "sqlite",
     ".sqlite3": "sqlite",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".xls": "xls",
+    ".ods": "ods",
+    ".sav": "sav",
+    ".zsav": "sav",
+    ".dta": "dta",
+    ".sas7bdat": "sas7bdat",
 }
 """What a file is by the ending of its name, where nothing else says it; else it is CSV."""
+WORKBOOKS: Final = frozenset({"xlsx", "xls", "ods"})
+STATISTICS: Final = frozenset({"sav", "dta", "sas7bdat"})
+_PACKED: Final = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""Of Parquet, Arrow and databases; a CSV file may be compressed, and workbooks are zip files."""
 _SIGNATURES: Final = {
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
     b"SQLite": "SQLite",
-    b"\x1f\x8b": "gzip",
-    b"PK\x03\x04": "zip",
-    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xd0\xcf\x11\xe0": "old Excel",
 }
 
 
@@ -71,6 +83,9 @@ class DatasetRule:
         format: what the files are, or ``server``.
         id: the column that names the person.
         delimiter, encoding: of a CSV file.
+        skip: physical lines above the header of a CSV file or a sheet, which are left out.
+        quote: whether quotation marks enclose values of a CSV file; else they are letters like others.
+        sheet: of a workbook; empty: the first one with rows.
         columns: variable -> rule, only where the local table differs from the study.
         has_ids: whether `id` is a column; else each row is a person, as in a table that is never linked.
         server: the database on a server; None: it is a file.
@@ -85,6 +100,9 @@ class DatasetRule:
     id: str
     delimiter: str = ","
     encoding: str = "utf-8"
+    skip: int = 0
+    quote: bool = True
+    sheet: str = ""
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
     has_ids: bool = True
     server: Server | None = None
@@ -199,12 +217,13 @@ def check_file(rule: DatasetRule) -> None:
         raise unreadable(rule, f"cannot be read ({error.strerror})", hint=hint) from None
     if not start:
         raise DataFault("DATA_EMPTY", f"{rule.name}: the file is empty")
-    kind = next((kind for signature, kind in _SIGNATURES.items() if start.startswith(signature)), "")
-    if kind and kind.lower() != rule.format:
-        has_format = kind in {"Parquet", "Arrow", "SQLite"}
-        hint = f'set format = "{kind.lower()}"' if has_format else "unpack the file first"
+    packed = {} if rule.format in {"csv", *WORKBOOKS, *STATISTICS} else _PACKED
+    kind = next((kind for signature, kind in {**_SIGNATURES, **packed}.items() if start.startswith(signature)), "")
+    if kind and kind.lower() != rule.format and not (kind == "old Excel" and rule.format == "xls"):
+        hint = f'set format = "{"xls" if kind == "old Excel" else kind.lower()}"'
+        hint = "unpack the file first" if kind in packed.values() else hint
         raise unreadable(
-            rule, f"this is {'an' if kind == 'Arrow' else 'a'} {kind} file, expected {rule.format}", hint=hint
+            rule, f"this is {'an' if kind[0] in 'Ao' else 'a'} {kind} file, expected {rule.format}", hint=hint
         )
 
 

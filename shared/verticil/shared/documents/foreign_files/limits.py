@@ -26,6 +26,12 @@ BATCH_BYTES: Final = 256 * MIB
 """Bytes that one batch of an Arrow file may inflate to, however small the file is; above them `INFLATION` counts."""
 INFLATION: Final = 64
 """Most times its stored size that a batch of an Arrow file above `BATCH_BYTES` inflates to."""
+INFLATED: Final = 200
+"""Most times its size that a compressed CSV file inflates to, above 64 MiB; tables of texts inflate some fifty times."""
+WORKBOOK_BYTES: Final = 512 * MIB
+"""Most bytes that all parts of a workbook inflate to: it is read as a whole."""
+STATISTICS_COLUMNS: Final = 10_000
+"""Most columns of a file of SPSS, Stata or SAS."""
 DOCUMENT_BYTES: Final = 256 * MIB
 """Most bytes of a document of a release: model.json, posterior.json, manifest.json .. In Model I a
 manifest holds every parameter as its party signed it."""
