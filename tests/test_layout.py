@@ -106,6 +106,7 @@ LAYERS = {
     "verticil.pki": 3,
     "verticil.reproduce": 3,
     "verticil.simulation": 3,
+    "verticil.tables": 3,
 }
 MOST_FILES = 12
 """Product files outside of a protocol's own packages that may name it."""
@@ -228,6 +229,7 @@ def crossing(project: Imports) -> list[str]:
         "verticil.curator",
         "verticil.evaluate",
         "verticil.pki",
+        "verticil.tables",
         *OF_ITS_OWN,
     )
     forbidden = {

@@ -75,7 +75,7 @@ def missing_texts(counts: Mapping[str, int], *, has_numbers: bool, elsewhere: Co
             reasons.append(
                 f"{share} is taken for missing, as in columns of numbers; give it another name if it is a category"
             )
-        elif has_empty:
+        elif has_empty and word.casefold() == "none":
             reasons.append(
                 f"{share} is taken for a category, since missing values are empty; it is not taken for missing"
             )

@@ -45,6 +45,7 @@ _TAIL: Final = 0.1
 _LONG: Final = 40  # letters of a free text
 _FREE: Final = 0.2  # of the rows hold free text, or the column holds categories
 _NEARLY_UNIQUE: Final = 0.95
+_MANY_ROWS: Final = 300  # of fewer, measures can by chance be as many whole numbers that follow each other
 _OWNERS_BINS: Final = 20
 _SHARED_BINS: Final = 6
 _WORTH: Final = 10.0  # records that a category of a randomized column should be worth
@@ -218,8 +219,8 @@ def _are_days(pattern: DatePattern, texts: Sequence[str]) -> bool:
 
 
 def _has_leading_zero(texts: Sequence[str]) -> bool:
-    """Return whether whole numbers have leading zeros, which only codes have."""
-    bare_texts = [text.strip() for text in texts]
+    """Return whether whole numbers, perhaps behind a letter, have leading zeros, which only codes have."""
+    bare_texts = [re.sub(r"^[^0-9]*|[^0-9]*$", "", text) for text in texts]
     codes = [text for text in bare_texts if len(text) > 1 and text[0] == "0" and _SUM.fullmatch(text)]
     return bool(codes) and all(_SUM.fullmatch(text) for text in bare_texts)
 
@@ -336,7 +337,7 @@ def _identifier_reason(base: ColumnProfile, counts: Mapping[str, int], values: F
     one_width = len(widths) == 1
     named = bool(_WORD_OF_A_NUMBER.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", base.name)))
     counts_up = values[-1] - values[0] + 1 <= 1.5 * n
-    if counts_up and (named or one_width or values[0] in {0.0, 1.0}):
+    if counts_up and (named or values[0] in {0.0, 1.0} or (one_width and n >= _MANY_ROWS)):
         return f"{len(values):,} distinct whole numbers in {n:,} rows count up, as numbers of records do"
     if one_width and min(widths) >= 7 and (named or len(values) >= 0.99 * n):
         return f"{len(values):,} distinct whole numbers of {min(widths)} digits in {n:,} rows look like numbers of accounts"

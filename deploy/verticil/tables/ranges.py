@@ -30,6 +30,7 @@ _STANDS_OUT: Final = 3.0  # times as many rows as an even spread gives a value: 
 _FAR: Final = 0.5  # of the range of the others lies between a code and the nearest of them
 _TAILS: Final = (0.01, 0.025, 0.975, 0.99)
 _CODES: Final = re.compile(r"-?(?:9{2,}|8{2,}|7{2,})|-[1-9]|-(?:9|8|7){1,5}")
+_MONTHS: Final = 60  # days; dates over so many end with months
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 
 
@@ -107,7 +108,7 @@ def number_edges(values: Floats, weights: Ints, *, resolution: float, n_bins: in
     if not low < high:
         return []
     whole = resolution == 1.0
-    bottom, top = outer_ends(low, high, whole=whole)
+    bottom, top = outer_ends(low, high, whole=whole, resolution=resolution)
     cuts = _cuts(values, weights, n_bins)
     edges = list[float]()
     around = [low, *cuts, high]
@@ -148,17 +149,18 @@ def _nice(size: float) -> float:
     return power * max(factor for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9))
 
 
-def outer_ends(low: float, high: float, *, whole: bool) -> tuple[float, float]:
+def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0) -> tuple[float, float]:
     """Round the ends of numbers outward to two significant digits of their range.
 
     Args:
         low, high: the least and the largest number, which differ.
         whole: the numbers are whole; the upper end is then above the largest, because a bin does not hold its upper edge.
+        resolution: the least step between two numbers, of which the ends are multiples; 0: any.
 
     >>> outer_ends(309.04, 310.98, whole=False), outer_ends(1234.0, 98765.0, whole=True), outer_ends(18, 90, whole=True)
     ((309.0, 311.0), (1000.0, 99000.0), (18.0, 91.0))
     """
-    step = Decimal(1).scaleb(math.floor(math.log10(high - low)) - 1)
+    step = max(Decimal(1).scaleb(math.floor(math.log10(high - low)) - 1), Decimal(repr(resolution)))
     if whole:
         step, high = max(step, Decimal(1)), high + 1
     steps = (
@@ -192,8 +194,8 @@ def date_edges(days: Floats, weights: Ints, *, n_bins: int) -> list[float]:
     cuts = _cuts(days, weights, n_bins)
     gap = float(np.median(np.diff([low, *cuts, high])))
     floor = _floor_of(gap)
-    bottom = floor(low) if gap >= 2 else low
-    top = _above(floor, high) if gap >= 2 else high + 1
+    outer = _floor_of(max(gap, float(_MONTHS))) if high - low >= _MONTHS else floor
+    bottom, top = outer(low), min(_above(outer, high), float(dt.date.max.toordinal() - _EPOCH))
     inner = sorted({floor(cut) for cut in cuts})
     return merge_small_bins([bottom, *(edge for edge in inner if bottom < edge < top), top], days, weights)
 
@@ -204,7 +206,7 @@ def _floor_of(gap: float) -> Callable[[float], float]:
         return lambda day: _first_of(day, years=10)
     if gap >= 2 * 366:
         return lambda day: _first_of(day, years=1)
-    if gap >= 60:
+    if gap >= _MONTHS:
         return lambda day: _first_of(day, years=0)
     return math.floor
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import codecs
 import csv
+import itertools
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -290,12 +292,37 @@ def _code_page(rule: DatasetRule, sample: bytes) -> str:
         pass
     else:
         letters = b"\n".join(line for line in set(sample.splitlines()) if not line.isascii())[: 1 << 16]
-        best = charset_normalizer.from_bytes(letters, cp_isolation=list(_CODE_PAGES), threshold=0.5).best()
-        found = "" if best is None else str(best.encoding)
+        matches = charset_normalizer.from_bytes(letters, cp_isolation=list(_CODE_PAGES), threshold=0.5)
+        scores = {
+            name: float(match.chaos) + _oddness(str(match))
+            for match in matches
+            for name in {str(match.encoding), *map(str, match.could_be_from_charset)} & set(_CODE_PAGES)
+        }
+        found = min(scores, key=lambda name: (round(scores[name], 3), _CODE_PAGES.index(name)), default="")
     for name in filter(None, (found, "cp1252", "latin-1")):
         if undecodable(replace(rule, encoding=name)) is None:
             return name
     return "latin-1"
+
+
+def _oddness(text: str) -> float:
+    """Return the part of the words beyond ASCII that are no words: of two scripts, with a sign or a capital inside, or capitals.
+
+    The same bytes are letters of one script in one code page and a mixture in another; charset-normalizer alone cannot tell them
+    apart in words as short as those of tables.
+    """
+    words = [word for word in re.split(r"[\s,;|\"']+", text) if not word.isascii()]
+    return sum(map(_word_oddness, words)) / max(len(words), 1)
+
+
+def _word_oddness(word: str) -> float:
+    inner = word.strip("-.():/0123456789")
+    scripts = {unicodedata.name(letter, "?").split()[0] for letter in inner if letter.isalpha()}
+    has_sign = any(not letter.isalpha() and letter not in "-." for letter in inner[:-1])
+    has_capital = any(one.islower() and other.isupper() for one, other in itertools.pairwise(inner))
+    has_sign |= any(not letter.isalnum() for letter in inner[1:-1] if letter not in "-.'/")
+    odd = len(scripts - {"CJK", "HIRAGANA", "KATAKANA"}) > 1 or has_sign or has_capital or "HALFWIDTH" in scripts
+    return 1.0 if odd else 0.5 if len(inner) > 2 and inner.isupper() else 0.0
 
 
 # ---- lines that become no row

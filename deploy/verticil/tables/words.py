@@ -9,6 +9,8 @@ import numpy as np
 
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
+from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.study.typed_variables import bin_labels
 from verticil.tables.profile import ColumnProfile, TableProfile
 from verticil.tables.ranges import FEWEST_ROWS
 
@@ -117,6 +119,14 @@ def column_reasons(item: ColumnProfile) -> Iterator[str]:
             f"{value_text(item, point)} in {rows:,} rows ({rows / item.n_rows:.1%}) lies far from all others: it is a point of "
             "its own; if it is a code for unknown, name it in `missing`"
         )
+    if item.bins and item.kind in NUMBERS:
+        labels = bin_labels(item.bins, item.kind)
+        shape = Variable(name="x", owner="x", labels=(*labels, "unknown"), bins=item.bins)
+        if wide := [labels[place] for place in shape.wide_bins]:
+            yield (
+                f"{', '.join(wide)} is much wider than the bins beside: divide it, or declare `means`, without which numbers are "
+                "spread evenly over it"
+            )
     if 0 < item.n_missing < FEWEST_ROWS:
         yield f"{item.n_missing} rows have no value, fewer than {FEWEST_ROWS}: such a row gets a category that is drawn"
     if item.kind in NUMBERS | MOMENTS and item.n_other:

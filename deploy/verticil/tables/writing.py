@@ -26,6 +26,7 @@ _CORE: Final = re.compile(
     r"(?P<before>[^0-9+\-\u2212\u2013<>\u2264\u2265.,]*?)\s*(?P<core>[<>\u2264\u2265=\s]*[+\-\u2212\u2013]?\s*"
     r"[^0-9\s]{0,3}?[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f]*[0-9](?:[eE][+-]?[0-9]+)?[.,]?)\s*(?P<behind>[^0-9]*)"
 )
+_CURRENCY: Final = re.compile(r"[A-Z]{3}|Rs|kr|Fr|CHF")
 _THREE: Final = re.compile(r"[+\-\u2212]?[1-9][0-9]{0,2}(?:[.,][0-9]{3})+")
 _UNUSUAL_SIGNS: Final = re.compile("[\u2212\u2012\u2013\u2014\ufe63\uff0d<>\u2264\u2265]")
 DAYS: Final = (
@@ -126,6 +127,8 @@ def _unit(texts: Sequence[str]) -> tuple[str, bool]:
     if not units or n < _ENOUGH * len(texts):
         return "", False
     (unit, is_before), count = units.most_common(1)[0]
+    if is_before and unit.isalpha() and not _CURRENCY.fullmatch(unit):
+        return "", False  # A10 is a code
     fits = len(unit) <= min(_MOST_UNIT, MAX_STYLE - 10) and not any(letter in "|\"'" for letter in unit)
     return (unit, is_before) if fits and count >= _ENOUGH * n else ("", False)
 
