@@ -148,6 +148,7 @@ OF_STUDY: dict[str, list[Callable[[Study], Study]]] = {
     "publish": [with_values(publish=PublishRule())],
     "knowledge": [with_values(knowledge=Knowledge())],
     "reviewed": [with_values(reviewed=False)],
+    "drafted": [with_values(drafted={"clinic": {"id": "pid"}})],
     "left_out": [with_values(left_out=(LeftOut(party="third", missing="approval"),))],
 }
 OF_LINKAGE: dict[str, list[Callable[[Study], Study]]] = {

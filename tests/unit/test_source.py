@@ -466,7 +466,7 @@ BAD = {
     ),
     "Parquet taken for CSV": (b"PAR1" + CANARY.encode(), {}, "DATA_UNREADABLE", 'set format = "parquet"'),
     "CSV taken for Parquet": (GOOD + ROW, {"format": "parquet"}, "DATA_UNREADABLE", 'set format = "csv"'),
-    "compressed": (b"\x1f\x8b" + CANARY.encode(), {}, "DATA_UNREADABLE", "gzip file, expected csv"),
+    "compressed": (b"\x1f\x8b" + CANARY.encode(), {}, "DATA_UNREADABLE", "compressed file is damaged or cut off"),
 }
 
 

@@ -226,9 +226,15 @@ def _header_of(records: Sequence[Sequence[str]], n_fields: int) -> int:
         n_below = np.maximum(present[number + 1 :].sum(axis=0), 1)
         is_typed_below = typed[number + 1 :].sum(axis=0) >= _STEADY * n_below
         contrast = int((~typed[number] & typed[number + 1] & is_typed_below).sum())
-        if contrast > most:
+        if contrast > most and _are_names(fields[number], fields[number + 1 :]):
             best, most = places[number], contrast
     return best
+
+
+def _are_names(record: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether fields can be the names of columns: distinct, and none is a value of its own column."""
+    values = [set(column) for column in zip(*below, strict=True)]
+    return len(set(record)) == len(record) and not any(name in own for name, own in zip(record, values, strict=True))
 
 
 def _records(lines: Sequence[str], delimiter: str, first: int) -> Iterator[tuple[int, list[str]]]:

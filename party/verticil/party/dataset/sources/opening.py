@@ -18,6 +18,7 @@ from typing import IO, Any, BinaryIO, Final, cast
 import pyarrow as pa
 
 from verticil.party.dataset.sources.source_table import DatasetRule, unreadable
+from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import INFLATED, MIB
 
 _LONGEST_LINE: Final = 4 * MIB
@@ -42,8 +43,9 @@ INFLATE_ERRORS: Final = (EOFError, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowE
 class _Limited(io.RawIOBase):
     """The inflated bytes of a file, up to a limit."""
 
-    def __init__(self, rule: DatasetRule, inner: IO[bytes], limit: int) -> None:
-        self._rule, self._inner, self._left = rule, inner, limit
+    def __init__(self, rule: DatasetRule, file: BinaryIO, inner: IO[bytes]) -> None:
+        self._rule, self._file, self._inner = rule, file, inner
+        self._left = _SPARE + INFLATED * rule.path.stat().st_size
 
     def readable(self) -> bool:
         return True
@@ -63,6 +65,7 @@ class _Limited(io.RawIOBase):
 
     def close(self) -> None:
         self._inner.close()
+        self._file.close()
         super().close()
 
 
@@ -86,18 +89,27 @@ def open_bytes(rule: DatasetRule) -> BinaryIO:
     file = rule.path.open("rb")
     start = file.read(6)
     file.seek(0)
-    limit = _SPARE + INFLATED * rule.path.stat().st_size
     for mark, opener in _OPENERS.items():
         if start.startswith(mark):
-            return cast("BinaryIO", io.BufferedReader(_Limited(rule, opener(file), limit), MIB))
+            return cast("BinaryIO", io.BufferedReader(_Limited(rule, file, opener(file)), MIB))
     if not start.startswith(ZIP):
         return file
     try:
         archive = zipfile.ZipFile(file)
-        members = [item for item in archive.infolist() if not item.is_dir()]
-        names = {item.filename for item in members}
+        members = _members(rule, archive)
     except zipfile.BadZipFile:
+        file.close()
         raise unreadable(rule, "the zip file is damaged or cut off", hint="copy it again") from None
+    except DataFault:
+        file.close()
+        raise
+    return cast("BinaryIO", io.BufferedReader(_Limited(rule, file, archive.open(members[0])), MIB))
+
+
+def _members(rule: DatasetRule, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """Return the one file of a zip file."""
+    members = [item for item in archive.infolist() if not item.is_dir()]
+    names = {item.filename for item in members}
     if "[Content_Types].xml" in names or "mimetype" in names:
         raise unreadable(
             rule,
@@ -106,7 +118,7 @@ def open_bytes(rule: DatasetRule) -> BinaryIO:
         )
     if len(members) != 1:
         raise unreadable(rule, f"the zip file has {len(members)} files in it, expected one", hint="unpack it")
-    return cast("BinaryIO", io.BufferedReader(_Limited(rule, archive.open(members[0]), limit), MIB))
+    return members
 
 
 def open_text(rule: DatasetRule, *, errors: str = "replace") -> io.TextIOWrapper:

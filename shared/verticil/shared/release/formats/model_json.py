@@ -394,7 +394,23 @@ def _read_variable(node: JsonNode) -> Variable:
         if missing is None
         else Missing(category=missing["category"].text(), spellings=missing["spellings"].texts()),
         origin=None if origin is None else origin.text(),
+        **_read_type(node),
     )
+
+
+def _read_type(node: JsonNode) -> dict[str, Any]:
+    """Return what a variable with a type has besides; nothing of one without."""
+    if (kind := node.get("type")) is None:
+        return {}
+    points, groups, decimals = node.get("points"), node.get("groups"), node.get("decimals")
+    texts = {key: node.get(key) for key in ("unit", "format", "timezone", "group_by")}
+    return {
+        "kind": kind.text(),
+        "points": () if points is None else points.floats(),
+        "decimals": None if decimals is None else decimals.integer(),
+        "groups": () if groups is None else tuple((name.text(), values.texts()) for name, values in map(tuple, groups)),
+        **{key: None if value is None else value.text() for key, value in texts.items()},
+    }
 
 
 def numbers(array: NDArray[np.float64]) -> Any:
