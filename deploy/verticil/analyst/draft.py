@@ -351,8 +351,10 @@ def _range_lines(item: ColumnProfile, review: str, wording: Wording) -> Iterator
         yield f"unit = {_quote(item.unit)}"
     if item.kind == "number" and item.decimals is not None:
         yield f"decimals = {item.decimals}"
-    if item.kind in MOMENTS and item.written:
+    if item.kind in MOMENTS and item.written and not item.timezone:
         yield f"format = {_quote(item.written.split(' | ')[0])}"
+    if item.timezone:
+        yield f"timezone = {_quote(item.timezone)}"
     if wording.means and item.bins and item.numbers is not None and item.kind in NUMBERS:
         values, weights = item.numbers
         rest = ~np.isin(values, item.points)

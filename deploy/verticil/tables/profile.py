@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.core.arrays import Floats, Ints
-from verticil.shared.documents.written_values.dates import DatePattern
+from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
-from verticil.shared.documents.written_values.reading import Kind, value_reader
+from verticil.shared.documents.written_values.reading import MOMENTS, Kind, value_reader
 from verticil.shared.study.vocabulary import MAX_TEXT, starts_a_formula
 from verticil.tables.missing import is_word, missing_texts, words_among_numbers
 from verticil.tables.ranges import FEWEST_ROWS, Points, date_edges, find_points, moment_edges, number_edges
@@ -298,9 +298,11 @@ def _of_values(
         if strange
         else "",
         kind=kind,
-        written="" if writing.written == "plain" else writing.written,
+        written=""
+        if writing.written in {"plain", ISO_DATE} or (source is not None and kind in MOMENTS)
+        else writing.written,
         unit=writing.unit,
-        timezone="" if source is None else source.timezone,
+        timezone=_timezone(kind, writing.written) if source is None else source.timezone,
         n_strange=n_strange,
         strange=tuple(text for text in strange if counts[text] >= FEWEST_ROWS and is_readable(text)),
         n_missing=base.n_missing + n_strange,
@@ -313,6 +315,12 @@ def _of_values(
     if whole and _are_codes(values, weights):
         return None
     return _of_numbers(base, counts, values, weights, choice)
+
+
+def _timezone(kind: Kind, written: str) -> str:
+    """Return the zone of moments whose texts say one: they are read as UTC; empty: they say none."""
+    has_zone = kind == "datetime" and "epoch" not in written and DatePattern.of(written).has_zone
+    return "UTC" if has_zone else ""
 
 
 def _numbers(counts: Mapping[str, int], kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
