@@ -358,6 +358,7 @@ async def test_numbers_beyond_all_bounds(miner: Miner) -> None:
         await control.close()
 
 
+@pytest.mark.whole
 async def test_one_who_calls_without_end_keeps_nobody_out(miner: Miner) -> None:
     async with miner.unharmed(), miner.channel("clinic") as channel:
         parked = [

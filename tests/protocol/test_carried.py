@@ -286,6 +286,7 @@ async def no_island_file_counts(ferry: Ferry, file: Path) -> None:
         assert ferry.facts() == before
 
 
+@pytest.mark.whole
 def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_path: Path) -> None:
     made = federation(tmp_path)
     proposal = study(tmp_path)
@@ -402,6 +403,7 @@ async def killed_everywhere(work: Callable[[], Awaitable[Any]], *places: Path) -
     raise AssertionError
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_path: Path, everywhere: bool) -> None:
     """Killed at each step of one crossing, or of all.

@@ -157,6 +157,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [row for row in facts if row.noise is None]
 
 
+@pytest.mark.whole
 async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_forget(
     federation: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -246,6 +246,7 @@ def statement(digest: bytes, manifest_sha256: bytes, party: str, *, early: bool 
     )
 
 
+@pytest.mark.whole
 async def test_feature_28_nobody_gets_the_release_before_all_parties_have_countersigned_it(publishing, tmp_path):
     """Through a killed miner and killed daemons; the countersignatures are in the release, and it does not hold without them."""
     digest = await publishing.to_review(ALL)

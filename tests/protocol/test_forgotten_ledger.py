@@ -373,6 +373,7 @@ def test_a_damaged_log_still_gives_every_charge_that_can_be_read(
     capsys.readouterr()
 
 
+@pytest.mark.whole
 def test_an_old_backup_and_the_log_of_the_lost_state_give_the_whole_ledger(
     carried_out: Spent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -268,6 +268,7 @@ async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(
     assert not (files.root / "columns").exists() or not any((files.root / "columns").iterdir())
 
 
+@pytest.mark.whole
 async def test_learning_begins_when_the_slot_of_the_opened_tables_has_come(masked: Masked) -> None:
     federation = masked.federation
     async with federation.node:

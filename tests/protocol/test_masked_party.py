@@ -469,7 +469,7 @@ def farthest(federation: Federation, opened, *, shifted: int = 0) -> float:
     ("parties", "mode"),
     [
         (2, "keyed-hash"),
-        (2, "order-commitment"),
+        pytest.param(2, "order-commitment", marks=pytest.mark.whole),
         pytest.param(3, "keyed-hash", marks=pytest.mark.whole),
         pytest.param(3, "dh-psi", marks=pytest.mark.whole),
     ],
@@ -619,6 +619,7 @@ async def test_a_changed_message_ends_the_round_for_all_and_names_its_sender(fed
     assert all((federation.folder(name) / "ended").is_file() for name in NAMES)
 
 
+@pytest.mark.whole
 async def test_a_revocation_ends_the_round_and_leaves_a_line(federate) -> None:
     federation = await federate(NAMES)
     await federation.submit()

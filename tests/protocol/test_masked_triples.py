@@ -252,6 +252,7 @@ def test_a_content_that_does_not_fit_ends_the_round(made, kind, frames, found):
 ORDER = (Kind.THERE, *SACRIFICE, Kind.PASSED)
 
 
+@pytest.mark.whole
 def test_nothing_of_a_triple_leaves_before_what_it_waits_for(made):
     """Messages to the greatest name, whom what is dealt goes to, are held back from one kind on, each kind in turn: it makes none
     that waits for that kind."""

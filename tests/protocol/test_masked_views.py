@@ -463,6 +463,7 @@ def unlike(view: Seen) -> set[Kind]:
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(600)  # two whole rounds with a table of three, every message opened
 def test_every_node_is_told_uniform_words_or_what_the_page_permits(tmp_path, keys):
     one, other = both(tmp_path, keys, tables=WITH_TRIPLE)

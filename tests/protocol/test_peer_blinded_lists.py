@@ -222,6 +222,7 @@ def ordered(data: bytes) -> bytes:
 # ---- the same people
 
 
+@pytest.mark.whole
 def test_feature_14_dh_psi_between_peers_finds_the_people_of_keyed_hash(published):
     for name in NAMES:
         record = published["dh-psi"].record(name)

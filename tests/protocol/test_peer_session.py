@@ -1102,6 +1102,7 @@ async def until_confirmed(federation: Federation, name: str) -> None:
                 return
 
 
+@pytest.mark.whole
 async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocation(make, steps_of):
     federation = make(approval="manual")
     stop = asyncio.Event()

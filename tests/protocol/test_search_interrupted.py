@@ -107,6 +107,7 @@ def hold(patch: pytest.MonkeyPatch, when: str) -> None:
     patch.setattr(learning, "_WORKER", held_search.__name__)
 
 
+@pytest.mark.whole
 async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +150,7 @@ async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_hav
     assert written(job) == written(whole)
 
 
+@pytest.mark.whole
 async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

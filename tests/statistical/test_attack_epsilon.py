@@ -109,6 +109,7 @@ def test_no_claim_is_broken() -> None:
             assert claim.at_least > claim.epsilon / 2, claim
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("key", QUICK, ids=" over ".join)
 def test_a_loss_ten_percent_above_the_claim_is_found(key: tuple[str, str]) -> None:
     """The claim as it is and one that is too small are held against the same draws."""

@@ -127,6 +127,7 @@ def metrics_pages(log: Path) -> list[str]:
     ]
 
 
+@pytest.mark.whole
 def test_no_canary_and_no_column_in_what_nodes_with_masked_tables_tell_each_other(
     tmp_path: Path, masked_study_text: str, planted_at_three: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_feature_2_no_canary_on_the_miners_disk_in_any_log_or_metric(
     no_canary_after(make_nodes("planted", tables=planted, study=open_study_text))
 
 
+@pytest.mark.whole
 def test_no_canary_on_the_miners_disk_in_any_log_or_metric_with_masked_tables_through_a_relay(
     planted_at_three: dict[str, Path], make_nodes: Callable[..., Any]
 ) -> None:

@@ -135,6 +135,7 @@ def pieces(data: bytes, length: int) -> list[bytes]:
     return [data[start : start + length] for start in range(0, len(data) - length, max(1, len(data) // 20))]
 
 
+@pytest.mark.whole
 def test_feature_13_the_miner_sees_nothing_and_the_release_is_the_same(
     people: dict[str, Path], direct: dict[str, bytes], peer_study_text: str, tmp_path: Path
 ) -> None:

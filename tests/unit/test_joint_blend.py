@@ -102,6 +102,7 @@ def test_a_blend_has_the_tables_between_both_and_the_same_input_gives_the_same()
     assert np.abs(far).sum() > 0.1
 
 
+@pytest.mark.whole
 def test_of_noisy_tables_it_is_a_function_of_them_and_the_network_stays() -> None:
     asked = dataclasses.replace(study(), tables=TablesRule(epsilon=1.0, delta=1e-9))
     measured = redrawn(empty(study()), truth(), np.random.default_rng(8))

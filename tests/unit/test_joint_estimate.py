@@ -104,6 +104,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("with_network", "stops"), [(False, (4, 30)), (True, (3, 90))])
 def test_an_estimate_goes_on_bit_for_bit(
     with_network: bool, stops: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
@@ -208,7 +209,7 @@ def chain(n: int, seed: int, length: int) -> list[np.ndarray]:
     return columns
 
 
-@pytest.mark.parametrize(("part", "most"), [(0.0, 0.9), (0.25, 0.97), (0.5, 1.0)])
+@pytest.mark.parametrize(("part", "most"), [(0.0, 0.9), pytest.param(0.25, 0.97, marks=pytest.mark.whole), (0.5, 1.0)])
 def test_the_less_a_network_leaves_unexplained_the_less_of_the_tables_is_followed(
     part: float, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ def test_of_columns(epsilon, sample_from, monkeypatch) -> None:
         assert allowed is None or (pair.high[~allowed] == 0).all()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sample_from", ["joint", None])
 def test_of_noisy_tables(sample_from, monkeypatch) -> None:
     if sample_from is None:
@@ -116,6 +117,7 @@ def test_of_noisy_tables(sample_from, monkeypatch) -> None:
     check(*of_noisy_tables(release=ReleaseRule(sample_from=sample_from, seed=1)))
 
 
+@pytest.mark.whole
 def test_privbayes_in_noisy_tables() -> None:
     rule = dataclasses.replace(study().structure, method="privbayes", score="total-variation")
     found, made = of_noisy_tables(structure=rule)
@@ -123,6 +125,7 @@ def test_privbayes_in_noisy_tables() -> None:
     check(found, made)
 
 
+@pytest.mark.whole
 def test_a_joint_model_that_does_not_keep_the_rules_is_no_model_of_the_study() -> None:
     made = known_study()
     assert joint_fault(made, truth()) != ""

@@ -98,6 +98,7 @@ def test_networks_and_bands_of_a_sample(epsilon, source) -> None:
         assert pair.estimate == pytest.approx(network_pair(result.network, pair.first, pair.second), abs=0.05)
 
 
+@pytest.mark.whole
 def test_the_same_study_gives_the_same_posterior_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the whole has two processors, and what goes on one."""
     monkeypatch.setattr("verticil.miner.learning.posterior.graphs.processors", lambda: 2)
@@ -133,6 +134,7 @@ def test_constraints_hold_in_every_graph() -> None:
     assert all(max(map(len, network.dag.parents)) <= 1 for network in found.networks)
 
 
+@pytest.mark.whole
 def test_noisy_tables_have_a_posterior_that_goes_on() -> None:
     """Graphs by replicates of the joint model, mixed; a run that goes on within the third leaves the same."""
     study = dataclasses.replace(noisy_study(method="posterior", score="bdeu", minimum_strength=None), posterior=RULE)

@@ -131,6 +131,7 @@ def test_sets_differ_inside_bins_as_much_as_their_shape_is_unknown() -> None:
     )
 
 
+@pytest.mark.whole
 def test_a_predicted_mean_has_the_shape_s_uncertainty() -> None:
     """The deviation of the predicted mean of a bin's numbers; declared, the bin has nothing but its own numbers' scatter."""
     asked = (("mean", "income"),)

@@ -10,8 +10,8 @@
 - ``structure``: hill climbing with the penalty on noise, which has the most right edges; where the noise leaves so little that
   it does not (`TUNING.least_contrast`), the tree (methods.md section 2).
 
-Of more than `structure.TUNING.all_pairs_variables` variables the candidates are the searches on scores of pairs, order and tree, and for the
-structure the tree: hill climbing takes five times as long there, and finds no more right edges.
+Of more than `TUNING.all_pairs_variables` variables the candidates are the searches on scores of pairs, order and tree, and for
+the structure the tree: hill climbing takes five times as long there, and finds no more right edges.
 
 The chosen way then searches anew in all records. Held out are the last records: their order is that of pseudonyms, which has
 nothing to do with people (with linkage order-commitment it is that of the tables, so the records are shuffled first). Every
