@@ -330,6 +330,7 @@ def _of_another_manifest(signed: common_pb2.Signed):
     return change
 
 
+@pytest.mark.whole
 async def test_a_refusal_ends_the_study_and_names_the_party(publishing):
     digest = await publishing.to_review(ALL)
     await publishing.countersign("south")
@@ -346,6 +347,7 @@ async def test_a_refusal_ends_the_study_and_names_the_party(publishing):
         await publishing.countersign("south")
 
 
+@pytest.mark.whole
 async def test_a_quorum_is_enough_and_the_signers_key_is_asked_for(publishing):
     digest = await publishing.to_review('[publish]\ncountersign = "quorum"\nquorum = 1\n')
     add_approver(publishing.root / "north" / "party.toml", "dpo")

@@ -762,6 +762,7 @@ def disturbed(make_module_nodes: Callable[..., Any], mounted: Callable[[Path], A
         yield record
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_spoilt_chunk(name: str, disturbed: Record) -> None:
     error = disturbed.refused[name]
@@ -779,6 +780,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_upload_that_is_not_one(name: str, disturbed: Record) -> None:
     code, words = OTHERS[name]
@@ -788,6 +790,7 @@ def test_an_upload_that_is_not_one(name: str, disturbed: Record) -> None:
     assert error.hint
 
 
+@pytest.mark.whole
 @pytest.mark.machine
 def test_a_full_disk_at_the_miner(disturbed: Record) -> None:
     assert disturbed.disks, "a disk of its own needs the right to mount"
@@ -799,6 +802,7 @@ def test_a_full_disk_at_the_miner(disturbed: Record) -> None:
     assert disturbed.waited == ["party", "miner"]  # both were met by the daemon, which waited
 
 
+@pytest.mark.whole
 def test_the_study_is_published_all_the_same(disturbed: Record) -> None:
     assert disturbed.published
     (ledger,) = disturbed.status.ledger

@@ -103,6 +103,7 @@ LOSSES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_miner_that_has_lost_facts_does_not_start(
     loss: str, made: Provisioned, capsys: pytest.CaptureFixture[str]
