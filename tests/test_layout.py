@@ -456,10 +456,14 @@ def test_no_test_is_skipped_in_silence() -> None:
     assert found == set()
 
 
+def line_of(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
+
+
 def loads_by_path(source: str) -> list[str]:
     """Ways to run another file as a module that no import statement shows."""
     return sorted(
-        f"line {node.lineno}: {name}"
+        f"line {line_of(node)}: {name}"
         for node in ast.walk(parsed(source))
         for name in [getattr(node, "attr", "") if isinstance(node, ast.Attribute) else getattr(node, "name", "")]
         if name in {"spec_from_file_location", "SourceFileLoader"}
@@ -568,7 +572,7 @@ def branches_on_the_model(source: str) -> list[str]:
             case _:
                 bad = False
         if bad:
-            found.append(f"line {node.lineno}: {ast.unparse(node)[:80]}")
+            found.append(f"line {line_of(node)}: {ast.unparse(node)[:80]}")
     return found
 
 

@@ -170,18 +170,18 @@ class Ferry:
         self.files.append(self.place / f"{len(self.files):02d}-{name}")
         return self.files[-1]
 
-    async def to_island(self, **how: Any) -> dict[str, Any]:
+    async def to_island(self, **how: Any) -> Any:
         await self.desk.export_bundle("island", file := self.new("to-island"), plain=True, **how)
         return await site_desk.import_bundle(self.island, file)
 
-    async def out(self, file: Path | None = None, *, plain: bool = True) -> dict[str, Any]:
+    async def out(self, file: Path | None = None, *, plain: bool = True) -> Any:
         return await site_desk.export_bundle(self.island, file or self.new("to-miner"), plain=plain)
 
     async def exported(self) -> Path:
         await self.out()
         return self.files[-1]
 
-    async def to_miner(self) -> dict[str, Any]:
+    async def to_miner(self) -> Any:
         return await self.desk.import_bundle(await self.exported())
 
     async def others_turn(self, digest: bytes) -> None:

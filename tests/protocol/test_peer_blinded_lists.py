@@ -85,7 +85,7 @@ def published(tmp_path_factory, pki):
     told: list[bytes] = []
     made["dh-psi"].told, made["dh-psi"].kept = told, {}
     listen(made["dh-psi"], told)
-    found: dict[str, dict[str, list[int]]] = {mode: {} for mode in made}
+    found: dict[str, dict[str, list[str]]] = {mode: {} for mode in made}
 
     def look(mode: str) -> None:
         federation = made[mode]

@@ -160,7 +160,7 @@ async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
     assert "joint.bifxml" in written(whole)
     before = children()
     hold(monkeypatch, "estimating 0 3")
-    kill = when_held(lambda: os.kill(*(children() - before), signal.SIGKILL))
+    kill = when_held(lambda: [os.kill(child, signal.SIGKILL) for child in children() - before])
     with pytest.raises(WorkerDied):
         await executor.run(dataclasses.replace(job, checkpoint_seconds=0), kill)  # one at every step
     assert not job.target.exists()

@@ -9,6 +9,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,11 @@ HOUR = dt.timedelta(hours=1)
 LATE = service.NOW + HOUR
 
 
-def make_study(**changes: object) -> Study:
+def make_study(**changes: Any) -> Study:
     return dataclasses.replace(service.make_study(), quorum=QuorumRule(deadline_seconds=3600, minimum=2), **changes)  # type: ignore[arg-type]
 
 
-def with_structure(**changes: object) -> Study:
+def with_structure(**changes: Any) -> Study:
     study = make_study()
     return dataclasses.replace(study, structure=dataclasses.replace(study.structure, **changes))  # type: ignore[arg-type]
 

@@ -526,7 +526,6 @@ impossible = [["yes", "x"], ["no", "z"]]
 )
 
 
-@pytest.mark.whole
 def test_combinations_declared_impossible_are_so_in_records_and_model(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(IMPOSSIBLE)
     frame = people()
@@ -586,7 +585,6 @@ def essence(folder: Path) -> str:
     return json.dumps([whole, len(whole) < len(found)])
 
 
-@pytest.mark.whole
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_killed_at_any_durable_step_it_ends_as_if_nothing_had_been(tmp_path: Path, every: bool) -> None:

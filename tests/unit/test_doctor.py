@@ -601,7 +601,7 @@ def test_ends_of_certificates() -> None:
     def broken() -> None:
         raise PeerFault("CERTIFICATE_INVALID", "expired")
 
-    finding, nothing = check_certificate(broken, at=NOW)  # type: ignore[arg-type]
+    finding, nothing = check_certificate(broken, at=NOW)
     assert (finding, nothing) == (
         Finding(check="certificate", level="fail", detail="expired", code="CERTIFICATE_INVALID"),
         None,

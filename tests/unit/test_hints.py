@@ -95,12 +95,12 @@ def texts(source: str) -> Iterator[tuple[int, str, bool]]:
     within = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
-            said = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | within:
-            said = node.value
+            text = node.value
         else:
             continue
-        yield node.lineno, said, id(node) in hints
+        yield node.lineno, text, id(node) in hints
 
 
 def named_wrongly(said: Iterable[tuple[int, str, bool]]) -> list[tuple[int, str]]:

@@ -104,8 +104,9 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize(("with_network", "stops"), [(False, (4, 30)), (True, (3, 90))])
+@pytest.mark.parametrize(
+    ("with_network", "stops"), [(False, (4, 30)), pytest.param(True, (3, 90), marks=pytest.mark.whole)]
+)
 def test_an_estimate_goes_on_bit_for_bit(
     with_network: bool, stops: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +135,7 @@ def test_an_estimate_goes_on_bit_for_bit(
         estimate(tables, seed=4, records=records, checkpoint=kept[-1])
 
 
-def drawn_from(columns: list[np.ndarray]) -> object:
+def drawn_from(columns: list[np.ndarray]) -> Any:
     """Records of a network that has only the first edge: the last column is on its own."""
 
     def records(n: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -91,8 +91,8 @@ def check(found: LearnResult, made: Study) -> None:
             some = allowed.any(axis=1, keepdims=True)
             for table in (family.probability, family.standard_error, family.interval_high):
                 assert (np.nan_to_num(table)[some & ~allowed] == 0).all()
-    codes, _ = records_of(found, made)
-    assert support.holds(codes).all()
+    records, _ = records_of(found, made)
+    assert support.holds(records).all()
 
 
 @pytest.mark.parametrize("epsilon", [None, 2.0])
@@ -125,7 +125,6 @@ def test_privbayes_in_noisy_tables() -> None:
     check(found, made)
 
 
-@pytest.mark.whole
 def test_a_joint_model_that_does_not_keep_the_rules_is_no_model_of_the_study() -> None:
     made = known_study()
     assert joint_fault(made, truth()) != ""

@@ -284,7 +284,7 @@ def test_receipts_of_a_release_of_noisy_tables_do_not_name_the_bytes() -> None:
         made = without_digest(
             receipt,
             lambda body, c=certificate: StoredSignature(body=body, signature=b"s", certificate=c),
-            NOW,  # type: ignore[misc]
+            NOW,
         )
         assert json.loads(made.body) == {"received_at": at, "unit": 3}
 
