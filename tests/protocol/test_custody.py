@@ -26,8 +26,9 @@ from verticil.party.daemon import run_party
 from verticil.party.dataset.blinding import BlindingState
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.operator import commands, reports
-from verticil.party.operator.backup import backup, restore, seal, unseal
+from verticil.party.operator.backup import backup, restore
 from verticil.party.operator.purging import purge
+from verticil.party.operator.sealed_file import seal, unseal
 from verticil.party.protocol.reconciliation.columns import proven
 from verticil.party.site import Site
 from verticil.shared.core.errors import GateFailed, Misuse, Refusal

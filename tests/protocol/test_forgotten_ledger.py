@@ -36,7 +36,8 @@ from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.events import ExactStatistics, RandomizedColumn
 from verticil.shared.storage import durable
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_federation, run_peers
+from verticil.simulation.in_memory_peers import run_peers
+from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 NOW = dt.datetime(2026, 11, 22, 10, 0, tzinfo=dt.UTC)

@@ -18,8 +18,9 @@ import pytest
 from support import PATIENCE_SECONDS, held_search, studies
 from verticil.miner.learning.search.protocol import Checkpoint
 from verticil.miner.scheduler import learning
-from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, job_from
+from verticil.miner.scheduler.job import ColumnFile, LearningJob, job_from
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.storage.checkpoint import CheckpointFile
 from verticil.shared.documents.record import encode
 from verticil.shared.numerics.model.schema import Variable

@@ -22,7 +22,7 @@ from verticil.party.protocol.relay.network import open_seals
 from verticil.shared.documents.config import RELAY
 from verticil.shared.numerics.model.artifact import HEADER_BYTES, MAGIC
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_peers
+from verticil.simulation.in_memory_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, peer_pb2, relay_pb2
 

@@ -19,8 +19,10 @@ import pytest
 
 from support import PATIENCE_SECONDS
 from support.ports import free_port
-from verticil.cli.doctor_checks import Finding, check_certificate, check_disk, check_node, check_proxy, expiry
+from verticil.cli.doctor_findings import Finding
+from verticil.cli.machine_checks import check_certificate, check_disk, check_proxy, expiry
 from verticil.cli.main import main
+from verticil.cli.node_checks import check_node
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.party.audit.log import Event, What

@@ -17,7 +17,7 @@ from support.documents import FEDERATION, party_toml
 from support.linking import records_of
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw, seals
-from verticil.party.dataset.encoding import Compound
+from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.perturb import compound_digest
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import LocalDataset, compounds_of, origins, read_holding, releases_of, unit_codes

@@ -31,7 +31,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset import blinding, linkage, perturb
 from verticil.party.dataset import undeclared_values as substitutes
 from verticil.party.dataset.column_draws import Column, ColumnDraw
-from verticil.party.dataset.encoding import Compound
+from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.gathered_records import (
     MEMORY_ROWS,
     ROW_NUMBER_BYTES,
