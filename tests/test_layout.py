@@ -71,9 +71,11 @@ LAYERS = {
     "verticil.party.limits.limits": 2,
     "verticil.party.limits.same_people": 2,
     "verticil.party.operator.plain_language": 1,
+    "verticil.party.operator.quorum_words": 1,
     "verticil.party.policy.comparison": 1,
     "verticil.party.limits.rules": 2,
     "verticil.party.dataset.linkage": 2,
+    "verticil.party.dataset.order_commitment": 2,
     "verticil.wire": 2,
     # edges: gRPC, files, databases, clocks, pages, commands
     "verticil.party.airgap": 3,

@@ -20,9 +20,9 @@ from support.publishing import ALL, GIVEN, STUDY, Publishing
 from verticil.cli.main import main
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver
-from verticil.party.operator.check import preview
 from verticil.party.operator.commands import countersign, look
 from verticil.party.operator.pending_studies import inbox
+from verticil.party.operator.preview import preview
 from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.site import Site
 from verticil.shared.core.errors import GateFailed, Misuse, PeerFault, Refusal

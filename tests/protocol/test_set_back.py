@@ -71,7 +71,7 @@ each_cell = pytest.mark.parametrize(
 )
 of_masked = pytest.param("masked", marks=pytest.mark.whole)
 between = pytest.mark.parametrize("federation", ["peer", of_masked], indirect=True)
-masked = pytest.mark.parametrize("federation", [of_masked], indirect=True)
+masked = pytest.mark.parametrize("federation", ["masked"], indirect=True)
 
 
 def test_each_kind_that_a_protocol_says_to_reconcile_has_a_cell() -> None:

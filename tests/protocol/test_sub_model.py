@@ -16,7 +16,7 @@ import pytest
 from support import miner_service as service
 from verticil.miner.rules.quorum import at_deadline
 from verticil.miner.storage.records import StudyRecord
-from verticil.party.dataset.linkage import order_key, order_tree
+from verticil.party.dataset.order_commitment import order_key, order_tree
 from verticil.shared.core.errors import DataFault, GateFailed, VerticilError
 from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.alignment.statements import common_body

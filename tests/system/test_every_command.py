@@ -311,7 +311,6 @@ def test_every_command_has_a_line() -> None:
     assert sorted({command_of(line) for line in (LINES + SLOW).splitlines()} - {""}) == COMMANDS
 
 
-@pytest.mark.whole
 def test_every_command_ends_with_an_exit_code_of_its_own(federation: Federation) -> None:
     for line in filter(None, LINES.splitlines()):
         federation.type(line)

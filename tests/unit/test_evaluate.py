@@ -339,7 +339,6 @@ def test_columns_that_follow_are_written_for_tables_of_people(tmp_path: Path) ->
     assert np.array_equal(found.real.codes[-1][100:], expected.real.codes[-1][100:])
 
 
-@pytest.mark.whole
 def test_what_follows_from_the_predicted_column_does_not_tell_it(tmp_path: Path) -> None:
     """Education is drawn of three by chance, and its number says it: who learns that is right in all cases, else in a third."""
     study = knowledge.study(tmp_path, knowledge.FUNCTION)

@@ -252,7 +252,6 @@ def test_networks_of_records_with_missing_values() -> None:
     assert abs((known == 1).mean() - truth) > 4 * error[1]
 
 
-@pytest.mark.whole
 def test_the_same_study_gives_the_same_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     tune(monkeypatch, room, block_looks=2**20)
     study, (_, seen) = study_of(dataclasses.replace(RULE, steps=400)), people(500)

@@ -134,7 +134,6 @@ def test_constraints_hold_in_every_graph() -> None:
     assert all(max(map(len, network.dag.parents)) <= 1 for network in found.networks)
 
 
-@pytest.mark.whole
 def test_noisy_tables_have_a_posterior_that_goes_on() -> None:
     """Graphs by replicates of the joint model, mixed; a run that goes on within the third leaves the same."""
     study = dataclasses.replace(noisy_study(method="posterior", score="bdeu", minimum_strength=None), posterior=RULE)
