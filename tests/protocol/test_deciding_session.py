@@ -100,7 +100,7 @@ async def test_a_preview_leaves_no_half_folder_and_shows_nothing_that_would_be_r
     def no_name(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("verticil.party.operator.check.rename", no_name)
+    monkeypatch.setattr("verticil.party.operator.preview.rename", no_name)
     with pytest.raises(Exception, match="no space left"):
         await asyncio.to_thread(preview, config, "trial", tmp_path / "full")
     assert [path.name for path in tmp_path.iterdir() if "full" in path.name or "refused" in path.name] == []
