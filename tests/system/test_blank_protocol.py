@@ -171,6 +171,7 @@ class Cut:
         raise PeerFault("UNREACHABLE", "the line is cut")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("method", ["get_pseudonyms", "get_masked", "get_parameters", "get_signature"])
 def test_what_was_interrupted_goes_on_and_is_charged_once(
     lay_out: Callable[[str], Provisioned], study: Path, tmp_path: Path, method: str
