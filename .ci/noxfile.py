@@ -47,6 +47,7 @@ def types(session: nox.Session) -> None:
     """Check types with mypy."""
     session.chdir(ROOT)
     session.run("mypy", *(word for package in PACKAGES for word in ("-p", f"verticil.{package}")))
+    session.run("mypy", "tests")
 
 
 @nox.session

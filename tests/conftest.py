@@ -69,8 +69,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests with processes begin: they are the longest, and no worker shall be left alone with one at the end."""
-    items.sort(key=lambda item: "system" not in item.path.parts)
+    """Order the tests: first those with processes, then those that read the sources.
+
+    The first are the longest, and no worker shall be left alone with one at the end. The second share what is parsed, so they
+    stand together, for one worker.
+    """
+    items.sort(key=lambda item: ("system" not in item.path.parts, not hasattr(getattr(item, "module", None), "parsed")))
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.syntax import parsed
+
 ROOT = Path(__file__).resolve().parents[1]
 WINGS = ("shared", "party", "miner", "deploy")
 MOST_PARTICIPLES = 0.025
@@ -151,8 +153,7 @@ class Count:
 
     def add(self, where: str, source: str) -> None:
         """Count one file."""
-        tree = ast.parse(source)
-        for node in ast.walk(tree):
+        for node in ast.walk(parsed(source)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 self._read_docstring(where, node)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

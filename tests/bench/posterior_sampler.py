@@ -28,9 +28,9 @@ from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.posterior import kernels
 from verticil.shared.numerics.posterior.chains import Chains, reversed_graph
-from verticil.shared.numerics.posterior.diagnostics import MOST_DIFFERENCE, MOST_R_HAT
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 REDRAWS = 20
 
@@ -102,8 +102,12 @@ def whole(network: str, records: int, variables: int, most: float | None) -> lis
     shares = np.stack([edges(sample.parents[sample.chain == chain]) for chain in range(4)])
     apart = float(np.ptp(shares, axis=0).max())
     note = f"{scored:.1f} s of it counts and scores of {len(sets.masks):,} sets; effective size {found.effective_size:,.0f}"
-    bounds = ("-", "-", "-") if most is None else (f"<= {most:.0f}", f"<= {MOST_R_HAT}", f"<= {MOST_DIFFERENCE}")
-    met = (spent <= (most or 0), found.r_hat <= MOST_R_HAT, apart <= MOST_DIFFERENCE)
+    bounds = (
+        ("-", "-", "-")
+        if most is None
+        else (f"<= {most:.0f}", f"<= {TUNING.most_r_hat}", f"<= {TUNING.most_difference}")
+    )
+    met = (spent <= (most or 0), found.r_hat <= TUNING.most_r_hat, apart <= TUNING.most_difference)
     return [
         Figure(name=f"{name}: {what}", ours=value, target=bound, unit=unit, met=None if most is None else ok, note=said)
         for what, value, bound, unit, ok, said in zip(

@@ -129,8 +129,8 @@ def cut(
     found: SelectedStructure, net: Bif, scores: FamilyScores, study_problem: object, least: float, power: int
 ) -> Dag:
     """The structure without the parents that go."""
-    chosen = selection.LEAST
-    selection.LEAST = least
+    chosen = selection.TUNING
+    selection.TUNING = dataclasses.replace(chosen, least_effective_records=least)
     try:
         return selection.cut_parents(
             found.result,
@@ -139,7 +139,7 @@ def cut(
             noise=lambda m: scores.noise(m) ** (power / 2),
         ).dag
     finally:
-        selection.LEAST = chosen
+        selection.TUNING = chosen
 
 
 def main() -> None:

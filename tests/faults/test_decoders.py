@@ -95,7 +95,11 @@ def found_in_the_sources(root: Path) -> set[str]:
                 continue
             module = ".".join(path.relative_to(root / wing / "verticil").with_suffix("").parts)
             tree = parsed(path.read_text(encoding="utf-8"))
-            for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
+            owners: list[ast.Module | ast.ClassDef] = [
+                tree,
+                *(node for node in tree.body if isinstance(node, ast.ClassDef)),
+            ]
+            for owner in owners:
                 prefix = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
                 for node in owner.body:
                     if not isinstance(node, ast.FunctionDef) or not LOOKS_LIKE_A_NAME.match(node.name):

@@ -316,13 +316,13 @@ async def test_names_that_look_like_paths_lead_nowhere(miner: Miner, name: str) 
             ("GetAlignment", coordinator_pb2.GetAlignmentRequest(study_digest=raw)),
         ):
             assert await ask(party, call, message) not in {"OK", "INTERNAL"}, call
-        for call, message in (
+        for call, question in (
             ("GetStudy", control_pb2.GetStudyRequest(study_id=name)),
             ("GetStudy", control_pb2.GetStudyRequest(study_digest=raw)),
             ("CancelStudy", control_pb2.CancelStudyRequest(study_digest=raw)),
             ("SubmitStudy", control_pb2.SubmitStudyRequest(proposal=raw)),
         ):
-            assert await ask(analyst, call, message, service=CONTROL) not in {"OK", "INTERNAL"}, call
+            assert await ask(analyst, call, question, service=CONTROL) not in {"OK", "INTERNAL"}, call
     new = {path for path in miner.made.root.parent.rglob("*") if "log" not in path.name} - made
     assert all(path.is_relative_to(miner.made.miner / "state") and path.suffix != "" for path in new), new
 
@@ -358,6 +358,7 @@ async def test_numbers_beyond_all_bounds(miner: Miner) -> None:
         await control.close()
 
 
+@pytest.mark.whole
 async def test_one_who_calls_without_end_keeps_nobody_out(miner: Miner) -> None:
     async with miner.unharmed(), miner.channel("clinic") as channel:
         parked = [

@@ -140,7 +140,10 @@ def calm(template: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     return asyncio.run(run(template, tmp_path_factory.mktemp("calm")))
 
 
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(1, 20))]
+SEEDS = [
+    pytest.param(0, marks=pytest.mark.whole),
+    *(pytest.param(seed, marks=pytest.mark.faults) for seed in range(1, 20)),
+]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -53,7 +53,8 @@ from verticil.shared.federation.transport.server import RpcServer
 from verticil.shared.release.statement import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_federation, run_peers, serving_miner
+from verticil.simulation.in_memory_peers import run_peers, serving_miner
+from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copy_federation, csv_site, provision
 from verticil.wire.v1 import control_pb2
 

@@ -52,7 +52,7 @@ class Lie:
     default: bool = False
 
 
-class RogueWire(peers.Wire):  # type: ignore[misc, name-defined]
+class RogueWire(peers.Wire):
     """The way from one party to another; south lies."""
 
     lie: Lie | None = None

@@ -137,7 +137,7 @@ def run_pytest(root: Path, environment: Mapping[str, str], arguments: Sequence[s
         import numba.core.config
         import pytest
 
-        numba.core.config.reload_config()  # type: ignore[no-untyped-call]
+        numba.core.config.reload_config()
         code = int(pytest.main(list(arguments)))
     except BaseException:  # noqa: BLE001 - whatever it is, no test has failed
         traceback.print_exc()

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.tuning import tune
 from verticil.miner.learning.scoring import column_groups as groups
 from verticil.miner.learning.scoring import counting
-from verticil.miner.learning.scoring.counting import GROUP_CELLS, all_pair_tables, family_tables, pair_groups
+from verticil.miner.learning.scoring.counting import all_pair_tables, family_tables, pair_groups
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.numerics.estimation import contingency
 
 STATES = st.one_of(st.integers(1, 6), st.integers(1, 40), st.sampled_from((255, 256, 257, 1000)))
@@ -24,9 +26,8 @@ SHAPES = st.lists(STATES, min_size=1, max_size=9).filter(lambda states: sum(stat
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 4096 records, passes of 5000 cells, groups for any number of records: what else needs millions of records."""
-    monkeypatch.setattr(groups, "BLOCK_RECORDS", 4096)
-    monkeypatch.setattr(groups, "PASS_CELLS", 5000)
-    monkeypatch.setattr(counting, "_COVER_FROM", 0)
+    tune(monkeypatch, groups, block_records=4096, pass_cells=5000)
+    tune(monkeypatch, counting, cover_records=0)
 
 
 def columns_of(n_states: list[int], n: int, seed: int, *, wide: bool) -> list[np.ndarray]:
@@ -83,7 +84,7 @@ def test_groups_cover_every_pair_and_stay_small(n_states):
     )
     for group in found:
         assert list(group) == sorted(set(group))
-        assert len(group) == 2 or math.prod(n_states[c] for c in group) <= GROUP_CELLS
+        assert len(group) == 2 or math.prod(n_states[c] for c in group) <= TUNING.group_cells
 
 
 @pytest.mark.parametrize("d", [3, 7, 15, 31])
@@ -97,7 +98,7 @@ def test_groups_of_2_to_the_m_minus_1_columns_are_a_steiner_triple_system(d):
 @pytest.mark.parametrize("states", [2, 20, 300])
 def test_a_constant_column_fills_no_counter(states):
     """The largest count that a block can have in one cell."""
-    n = 2 * groups.BLOCK_RECORDS + 4097
+    n = 2 * TUNING.block_records + 4097
     columns = [np.zeros(n, np.uint16)] * 3
     tables = all_pair_tables(columns, [states] * 3, method="kernel", threads=2)
     assert tables.counts[0] == tables.counts.max() == n
@@ -172,7 +173,7 @@ def test_wide_columns_fall_back_from_triples_to_pairs(k, small_blocks):
     columns[0][:2] = 0, k - 1
     kernel = all_pair_tables(columns, n_states, method="kernel", threads=2)
     np.testing.assert_array_equal(kernel.counts, all_pair_tables(columns, n_states, method="plain").counts)
-    assert all(math.prod(n_states[c] for c in g) <= GROUP_CELLS or len(g) == 2 for g in pair_groups(n_states))
+    assert all(math.prod(n_states[c] for c in g) <= TUNING.group_cells or len(g) == 2 for g in pair_groups(n_states))
 
 
 def test_columns_on_disk_do_not_stay_in_memory(tmp_path, small_blocks):

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def increases(draw: st.DrawFn) -> tuple[Loss, Loss]:
             return DiscreteGaussianLoss(sigma=sigma * factor, change=change), one
 
 
+@pytest.mark.whole
 @common
 @given(beside=some, pair=increases(), times=st.integers(1, 20), delta=deltas)
 def test_a_larger_loss_costs_more(beside, pair, times, delta):
@@ -59,6 +61,7 @@ def test_a_larger_loss_costs_more(beside, pair, times, delta):
     assert less <= larger * (1 + NEARLY) + 1e-12
 
 
+@pytest.mark.whole
 @common
 @given(beside=some, sigma=st.floats(0.5, 20), change=st.integers(1, 3), delta=deltas)
 def test_a_larger_change_costs_more(beside, sigma, change, delta):
@@ -151,6 +154,7 @@ def test_post_processing_is_free(sigma, change, borders, epsilon):
     assert exact <= on_grid * (1 + 1e-9) + 1e-15
 
 
+@pytest.mark.whole
 @common
 @given(losses=some, delta=deltas)
 def test_a_bound_says_the_same_with_nothing_beside_it(losses, delta):

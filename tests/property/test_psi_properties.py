@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ TABLES = st.lists(
 )
 
 
+@pytest.mark.whole
 @settings(max_examples=20, deadline=None)
 @given(tables=TABLES, shared=st.lists(st.text(min_size=1, max_size=5), max_size=6, unique=True))
 def test_the_common_people_are_the_intersection_in_one_order_at_all_parties(tables, shared):

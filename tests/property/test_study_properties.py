@@ -121,7 +121,7 @@ def read(text: str) -> Study:
         return read_study(path)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(documents())
 def test_bytes_of_a_study_come_back(text: str):
     study = read(text)

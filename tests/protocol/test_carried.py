@@ -170,18 +170,18 @@ class Ferry:
         self.files.append(self.place / f"{len(self.files):02d}-{name}")
         return self.files[-1]
 
-    async def to_island(self, **how: Any) -> dict[str, Any]:
+    async def to_island(self, **how: Any) -> Any:
         await self.desk.export_bundle("island", file := self.new("to-island"), plain=True, **how)
         return await site_desk.import_bundle(self.island, file)
 
-    async def out(self, file: Path | None = None, *, plain: bool = True) -> dict[str, Any]:
+    async def out(self, file: Path | None = None, *, plain: bool = True) -> Any:
         return await site_desk.export_bundle(self.island, file or self.new("to-miner"), plain=plain)
 
     async def exported(self) -> Path:
         await self.out()
         return self.files[-1]
 
-    async def to_miner(self) -> dict[str, Any]:
+    async def to_miner(self) -> Any:
         return await self.desk.import_bundle(await self.exported())
 
     async def others_turn(self, digest: bytes) -> None:
@@ -286,6 +286,7 @@ async def no_island_file_counts(ferry: Ferry, file: Path) -> None:
         assert ferry.facts() == before
 
 
+@pytest.mark.whole
 def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_path: Path) -> None:
     made = federation(tmp_path)
     proposal = study(tmp_path)
@@ -402,6 +403,7 @@ async def killed_everywhere(work: Callable[[], Awaitable[Any]], *places: Path) -
     raise AssertionError
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_path: Path, everywhere: bool) -> None:
     """Killed at each step of one crossing, or of all.

@@ -142,7 +142,7 @@ async def serving(trial: Trial, denied: DenyList | None = None, **more: Any) -> 
         ),
     )
     options = more if denied is None else {"revocations": denied, **more}
-    server = RpcServer("127.0.0.1:0", trial.follow("miner"), [binding], **options)  # type: ignore[arg-type]
+    server = RpcServer("127.0.0.1:0", trial.follow("miner"), [binding], **options)
     try:
         yield await server.start(), service
     finally:
@@ -220,7 +220,7 @@ async def test_feature_29_half_a_renewal_leaves_the_old_certificate_in_use(
 def test_feature_29_statements_are_signed_with_the_renewed_certificate(trial: Trial) -> None:
     base = trial.home / "alice" / "alice"
     signer = SigningKey.load(base.with_suffix(".sign"), base.with_suffix(".crt"))
-    signer._files._every = 0.0  # type: ignore[union-attr]
+    signer._files._every = 0.0
     first = signer.sign(b"{}")
     trial.renew("alice")
     second = signer.sign(b"{}")
@@ -355,7 +355,7 @@ async def test_a_certificate_of_another_node_is_not_taken_up(trial: Trial) -> No
 def test_a_statement_is_never_signed_with_another_nodes_certificate(trial: Trial) -> None:
     base = trial.home / "alice" / "alice"
     signer = SigningKey.load(base.with_suffix(".sign"), base.with_suffix(".crt"))
-    signer._files._every = 0.0  # type: ignore[union-attr]
+    signer._files._every = 0.0
     before = signer.sign(b"{}")
     issue(trial.home / "ca", "bob", Role.PARTY, trial.home / "bob")
     for suffix in (".crt", ".key", ".sign"):

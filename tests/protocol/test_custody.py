@@ -26,8 +26,9 @@ from verticil.party.daemon import run_party
 from verticil.party.dataset.blinding import BlindingState
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.operator import commands, reports
-from verticil.party.operator.backup import backup, restore, seal, unseal
+from verticil.party.operator.backup import backup, restore
 from verticil.party.operator.purging import purge
+from verticil.party.operator.sealed_file import seal, unseal
 from verticil.party.protocol.reconciliation.columns import proven
 from verticil.party.site import Site
 from verticil.shared.core.errors import GateFailed, Misuse, Refusal
@@ -151,12 +152,13 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
         yield Federation(made, node)
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
+def rows(folder: Path) -> list[Any]:
     """Of columns."""
     facts: Any = reports.ledger(load_party(folder / "party.toml")).rows
     return [row for row in facts if row.noise is None]
 
 
+@pytest.mark.whole
 async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_forget(
     federation: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,7 +242,7 @@ def charge_delta(site: Site, study: bytes) -> None:
     )  # fmt: skip
 
 
-def delta_spent(folder: Path) -> object:
+def delta_spent(folder: Path) -> Any:
     datasets: Any = reports.ledger(load_party(folder / "party.toml")).datasets
     return datasets[0].delta_spent
 
@@ -341,7 +343,7 @@ async def test_a_miner_that_claims_columns_of_a_study_that_nobody_approved_ends_
     assert "the miner claims to have columns" in capsys.readouterr().out.replace("\n", " ")
 
 
-def receipt_of(federation: Federation, digest: bytes, **other: object) -> common_pb2.Signed:
+def receipt_of(federation: Federation, digest: bytes, **other: Any) -> common_pb2.Signed:
     """A receipt that the miner signs, of a column that never came."""
     body = {
         "artifact_sha256": "0" * 64,
@@ -356,7 +358,7 @@ def receipt_of(federation: Federation, digest: bytes, **other: object) -> common
         "received_at": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}",
     }
     config = load_miner(federation.made.miner / "miner.toml")
-    return SigningKey.load(config.signing_key, config.certificate).sign(rfc8785.dumps({**body, **other}))  # type: ignore[arg-type]
+    return SigningKey.load(config.signing_key, config.certificate).sign(rfc8785.dumps({**body, **other}))
 
 
 async def test_a_send_counts_only_with_the_partys_own_approval_and_the_miners_receipt_of_it(
@@ -393,7 +395,7 @@ async def test_a_send_counts_only_with_the_partys_own_approval_and_the_miners_re
             common_pb2.Signed(body=body, signature=task.approval.signature, certificate=task.approval.certificate),
         ):
             assert shown(approval=approval) == frozenset()
-        changes: tuple[dict[str, object], ...] = (
+        changes: tuple[dict[str, Any], ...] = (
             {"proposal_digest": other.study_digest.hex()},
             {"effective_digest": other.effective_digest.hex()},
             {"party": "south"},

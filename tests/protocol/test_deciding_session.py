@@ -20,9 +20,9 @@ from support.publishing import ALL, GIVEN, STUDY, Publishing
 from verticil.cli.main import main
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver
-from verticil.party.operator.check import preview
 from verticil.party.operator.commands import countersign, look
 from verticil.party.operator.pending_studies import inbox
+from verticil.party.operator.preview import preview
 from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.site import Site
 from verticil.shared.core.errors import GateFailed, Misuse, PeerFault, Refusal
@@ -100,7 +100,7 @@ async def test_a_preview_leaves_no_half_folder_and_shows_nothing_that_would_be_r
     def no_name(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("verticil.party.operator.check.rename", no_name)
+    monkeypatch.setattr("verticil.party.operator.preview.rename", no_name)
     with pytest.raises(Exception, match="no space left"):
         await asyncio.to_thread(preview, config, "trial", tmp_path / "full")
     assert [path.name for path in tmp_path.iterdir() if "full" in path.name or "refused" in path.name] == []
@@ -246,6 +246,7 @@ def statement(digest: bytes, manifest_sha256: bytes, party: str, *, early: bool 
     )
 
 
+@pytest.mark.whole
 async def test_feature_28_nobody_gets_the_release_before_all_parties_have_countersigned_it(publishing, tmp_path):
     """Through a killed miner and killed daemons; the countersignatures are in the release, and it does not hold without them."""
     digest = await publishing.to_review(ALL)
@@ -329,6 +330,7 @@ def _of_another_manifest(signed: common_pb2.Signed):
     return change
 
 
+@pytest.mark.whole
 async def test_a_refusal_ends_the_study_and_names_the_party(publishing):
     digest = await publishing.to_review(ALL)
     await publishing.countersign("south")
@@ -345,6 +347,7 @@ async def test_a_refusal_ends_the_study_and_names_the_party(publishing):
         await publishing.countersign("south")
 
 
+@pytest.mark.whole
 async def test_a_quorum_is_enough_and_the_signers_key_is_asked_for(publishing):
     digest = await publishing.to_review('[publish]\ncountersign = "quorum"\nquorum = 1\n')
     add_approver(publishing.root / "north" / "party.toml", "dpo")

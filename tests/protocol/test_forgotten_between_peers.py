@@ -24,7 +24,7 @@ from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.transport.in_memory import InMemoryPeer
 from verticil.shared.federation.transport.interface import Peer, Service
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_peers
+from verticil.simulation.in_memory_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -181,7 +181,7 @@ def told(ledger: tuple[LedgerRow, ...]) -> set[tuple[object, ...]]:
     }
 
 
-@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("later", [pytest.param(False, marks=pytest.mark.whole), True])
 async def test_accept_older_charges_what_peers_sign_that_they_have(
     restored: Restored, caplog: pytest.LogCaptureFixture, later: bool
 ) -> None:

@@ -36,7 +36,8 @@ from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.events import ExactStatistics, RandomizedColumn
 from verticil.shared.storage import durable
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_federation, run_peers
+from verticil.simulation.in_memory_peers import run_peers
+from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 NOW = dt.datetime(2026, 11, 22, 10, 0, tzinfo=dt.UTC)
@@ -373,6 +374,7 @@ def test_a_damaged_log_still_gives_every_charge_that_can_be_read(
     capsys.readouterr()
 
 
+@pytest.mark.whole
 def test_an_old_backup_and_the_log_of_the_lost_state_give_the_whole_ledger(
     carried_out: Spent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

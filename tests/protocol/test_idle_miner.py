@@ -41,7 +41,7 @@ async def test_a_look_at_many_open_studies_reads_each_once(
 
     for digest in catalogue.unsettled():
         scheduler._step(digest)
-    monkeypatch.setattr(rules.canonical, "from_bytes", decoding)
+    monkeypatch.setattr("verticil.miner.rules.session.canonical.from_bytes", decoding)
     monkeypatch.setattr(catalogue, "study", reading)
     for digest in catalogue.unsettled():
         scheduler._step(digest)

@@ -361,7 +361,9 @@ async def published_up_to_learning(federation: Federation) -> tuple[bytes, list[
     return digest, people
 
 
-@pytest.mark.parametrize("n_parties", [2, 3, 4])
+@pytest.mark.parametrize(
+    "n_parties", [2, pytest.param(3, marks=pytest.mark.whole), pytest.param(4, marks=pytest.mark.whole)]
+)
 @pytest.mark.parametrize("mode", MODES[1:])
 async def test_each_mode_releases_the_sticky_values_of_exactly_the_common_people(federate, mode, n_parties):
     """So a record's value is the same under any mode: it is that of the plain recomputation here."""
@@ -598,6 +600,7 @@ async def test_the_key_is_private_while_it_is_needed_and_gone_when_the_people_ar
 # ---- what is on the wire
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("mode", MODES[1:])
 async def test_no_id_seed_key_or_unblinded_point_is_ever_sent(federate, mode):
     federation = await federate(3, mode)
@@ -623,6 +626,7 @@ async def test_no_id_seed_key_or_unblinded_point_is_ever_sent(federate, mode):
         assert not [item for item in forbidden if item in sent]
 
 
+@pytest.mark.whole
 async def test_a_party_sees_no_list_but_those_it_has_to_blind_and_its_own(federate):
     federation = await federate(3, "dh-psi")
     digest, _ = await published_up_to_learning(federation)

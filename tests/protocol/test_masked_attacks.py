@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -43,7 +44,7 @@ def made(tmp_path: Path, keys: Keys) -> Nodes:
     return Nodes(tmp_path / "round", keys, plan_for(SIZES, 40), random_tables(SIZES, 40))
 
 
-def with_hello(made: Nodes, name: str, change: Callable[[Hello], Mapping[str, object]]) -> None:
+def with_hello(made: Nodes, name: str, change: Callable[[Hello], Mapping[str, Any]]) -> None:
     """A node that says another hello."""
     contents = made.rounds[name]._contents
     honest = contents.hello
@@ -164,7 +165,7 @@ def test_who_agrees_signs_with_the_key_of_its_hello(tmp_path):
         finally:
             mail._credentials = own
 
-    mail.seal = seal  # type: ignore[method-assign]
+    mail.seal = seal
     with pytest.raises(PeerFault, match="another key than its hello says"):
         made.run()
 

@@ -268,6 +268,7 @@ async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(
     assert not (files.root / "columns").exists() or not any((files.root / "columns").iterdir())
 
 
+@pytest.mark.whole
 async def test_learning_begins_when_the_slot_of_the_opened_tables_has_come(masked: Masked) -> None:
     federation = masked.federation
     async with federation.node:
@@ -284,7 +285,7 @@ async def test_learning_begins_when_the_slot_of_the_opened_tables_has_come(maske
         made = {index: masked.rounds[name].sealed(index).path.read_bytes() for index, name in shares.items()}
         for index, name in shares.items():  # from here on the clock stands
             assert await masked.put(digest, name, index, made[index])
-        advance = functools.partial(asyncio.to_thread, federation.node.rounds.advance, digest)
+        advance: Any = functools.partial(asyncio.to_thread, federation.node.rounds.advance, digest)
         await advance()
         opened = federation.node.rounds.find(digest)
         assert opened is not None

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -213,7 +213,7 @@ class Federation:
     def __init__(self, root: Path, pki: Path, parties: Sequence[str], mode: str, *, policy: str = "") -> None:
         self.root, self.pki, self.parties, self.mode = root, pki, tuple(parties), mode
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        self.services: dict[str, object] = {}
+        self.services: dict[str, Any] = {}
         self.wires: dict[str, list[Wire]] = {name: [] for name in parties}
         self.before: Callable[[str, str, str, object], None] = lambda caller, called, rpc, request: None
         self.node: MinerNode | None = None
@@ -360,7 +360,11 @@ class Federation:
                             task.result()
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            shown = {name: (found.stage, found.failure) for name in self.parties if (found := self.known(name))}
+            shown = {
+                name: (record.stage, record.failure)
+                for name in self.parties
+                if (record := self.known(name)) is not None
+            }
             raise AssertionError(f"waited in vain: {shown}") from None
 
     def failures(self) -> dict[str, VerticilError]:
@@ -469,7 +473,7 @@ def farthest(federation: Federation, opened, *, shifted: int = 0) -> float:
     ("parties", "mode"),
     [
         (2, "keyed-hash"),
-        (2, "order-commitment"),
+        pytest.param(2, "order-commitment", marks=pytest.mark.whole),
         pytest.param(3, "keyed-hash", marks=pytest.mark.whole),
         pytest.param(3, "dh-psi", marks=pytest.mark.whole),
     ],
@@ -508,7 +512,7 @@ async def test_nothing_is_asked_while_something_that_is_made_waits_for_its_slot(
     federation = await federate(NAMES[:2])
     early, held = list[str](), set[Kind]()
 
-    def look(caller: str, called: str, rpc: str, request: object) -> None:
+    def look(caller: str, called: str, rpc: str, request: Any) -> None:
         if not rpc.endswith("masked") or (plan := federation.plan()) is None:
             return
         slot = plan.slot_milliseconds * 1_000_000
@@ -537,7 +541,7 @@ async def test_a_party_that_is_killed_anywhere_goes_on_with_the_same_messages(fe
     calls, kills = itertools.count(1), asyncio.Event()
     deadly = {10 * number * (number + 1) // 2 for number in range(1, 10)}
 
-    def count(caller: str, called: str, rpc: str, request: object) -> None:
+    def count(caller: str, called: str, rpc: str, request: Any) -> None:
         if caller == "south" and rpc.endswith("masked") and next(calls) in deadly:
             kills.set()
             raise PeerFault("UNREACHABLE", "the line is cut")
@@ -568,7 +572,7 @@ async def test_what_was_made_stays_for_others_after_a_restart(federate) -> None:
     """South has made its share when all daemons are killed; north, which was held back, still gets all that it needs."""
     federation = await federate(NAMES)
 
-    def hold(caller: str, called: str, rpc: str, request: object) -> None:
+    def hold(caller: str, called: str, rpc: str, request: Any) -> None:
         if caller == "north" and shares(federation, "south") and rpc.endswith("masked"):
             raise PeerFault("UNREACHABLE", "held by the test")
 
@@ -600,7 +604,7 @@ async def test_a_changed_message_ends_the_round_for_all_and_names_its_sender(fed
     await federation.submit()
     changed: list[int] = []
 
-    def change(caller: str, called: str, rpc: str, request: object) -> None:
+    def change(caller: str, called: str, rpc: str, request: Any) -> None:
         begun = all((federation.folder(name) / "hello.json").is_file() for name in NAMES)  # so that all have one to end
         if (caller, called, rpc) == ("west", "south", "get_masked") and begun and not changed:
             path = federation.folder("south") / "sent" / str(request.index)
@@ -619,6 +623,7 @@ async def test_a_changed_message_ends_the_round_for_all_and_names_its_sender(fed
     assert all((federation.folder(name) / "ended").is_file() for name in NAMES)
 
 
+@pytest.mark.whole
 async def test_a_revocation_ends_the_round_and_leaves_a_line(federate) -> None:
     federation = await federate(NAMES)
     await federation.submit()
@@ -688,7 +693,7 @@ async def test_a_peer_of_a_version_before_is_named_and_nothing_is_charged_until_
     """It does not know the call: what the wire says then (`errors_on_wire`)."""
     federation = await federate(NAMES[:2])
 
-    def unknown(caller: str, called: str, rpc: str, request: object) -> None:
+    def unknown(caller: str, called: str, rpc: str, request: Any) -> None:
         if called == "south" and rpc.endswith("masked"):
             raise PeerFault("VERSION_UNSUPPORTED", "party 'south' does not know this call", hint="use the same version")
 
@@ -707,7 +712,7 @@ async def test_a_peer_of_a_version_before_is_named_and_nothing_is_charged_until_
 async def test_data_that_change_under_a_round_end_it(federate) -> None:
     federation = await federate(NAMES[:2], "order-commitment")
 
-    def hold(caller: str, called: str, rpc: str, request: object) -> None:
+    def hold(caller: str, called: str, rpc: str, request: Any) -> None:
         if "south" in {caller, called} and rpc.endswith("masked"):
             raise PeerFault("UNREACHABLE", "held by the test")
 
@@ -795,7 +800,7 @@ async def test_a_ledger_that_has_no_room_any_more_keeps_every_masked_byte_here(
 def hold_back(federation: Federation, held: Callable[[str, str], bool]) -> None:
     """Let no message of a round pass between some."""
 
-    def hold(caller: str, called: str, rpc: str, request: object) -> None:
+    def hold(caller: str, called: str, rpc: str, request: Any) -> None:
         if held(caller, called) and rpc.endswith("masked"):
             raise PeerFault("UNREACHABLE", "held by the test")
 
@@ -833,7 +838,7 @@ async def test_a_party_does_not_countersign_what_follows_from_other_tables(feder
     federation = await federate(NAMES[:2], publish=COUNTERSIGNED)
     changed: list[bytes] = []
 
-    def change(caller: str, called: str, rpc: str, request: object) -> None:
+    def change(caller: str, called: str, rpc: str, request: Any) -> None:
         if (caller, rpc) == ("south", "get_release") and not changed:
             path = federation.folder("south") / "tables"
             data = bytearray(path.read_bytes())

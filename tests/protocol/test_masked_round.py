@@ -83,7 +83,7 @@ def noise_keys(made: Nodes) -> dict[str, bytes]:
         (2, ()),
         (3, ()),
         pytest.param(5, (), marks=pytest.mark.slow),
-        (3, ((0, 2, 3),)),
+        (3, ((1, 2, 3),)),
         pytest.param(4, ((0, 2, 4), (1, 2, 5)), marks=pytest.mark.slow),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ TABLE = 3  # behind the three pairs
 FOUR = ("'north'", "'south'", "'east'", "'miner'")
 
 
-def plan(**changed: object) -> Plan:
+def plan(**changed: Any) -> Plan:
     return plan_for(SIZES, 40, tables=((0, 1), (0, 2), (1, 2), (0, 1, 2)), **changed)
 
 
@@ -78,7 +79,7 @@ def test_a_wrong_product_of_one_record_is_caught_and_all_four_are_named(made, mo
     """In the set that is used, E = 2^20, or in one that is sacrificed."""
     honest = TripleWork.dealt
 
-    def wrong(self: TripleWork, seeds: object) -> Iterator[bytes]:
+    def wrong(self: TripleWork, seeds: Any) -> Iterator[bytes]:
         for place, frame in enumerate(honest(self, seeds)):
             words = np.frombuffer(frame, "<u4").copy()
             if place == number * len(self.blocks):
@@ -103,7 +104,7 @@ def test_a_false_alpha_is_caught_though_its_teller_mends_its_own_sums(made, monk
             words[1, 1] = (int(words[1, 1]) + int(owner == who)) % P
             yield words
 
-    def guessed(self: TripleWork, owner: str, run: int, **rest: object) -> np.ndarray:
+    def guessed(self: TripleWork, owner: str, run: int, **rest: Any) -> np.ndarray:
         found = sums(self, owner, run, **rest)
         found[:] = (found.astype(np.uint64) + 5 * (owner == who)) % P
         return found

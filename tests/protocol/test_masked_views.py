@@ -87,7 +87,7 @@ class Seen:
             self.frames[message] = list(node._contents._frames(message))
         return path
 
-    def of(self, kind: Kind, **about: object) -> dict[Message, list[bytes]]:
+    def of(self, kind: Kind, **about: Any) -> dict[Message, list[bytes]]:
         """All messages of a kind about something."""
         return {
             message: frames
@@ -95,12 +95,12 @@ class Seen:
             if message.kind is kind and all(getattr(message, name) == value for name, value in about.items())
         }
 
-    def one(self, kind: Kind, **about: object) -> list[bytes]:
+    def one(self, kind: Kind, **about: Any) -> list[bytes]:
         """The frames of any of them: those of one owner, run and table are the same for whom they go to."""
         return next(iter(self.of(kind, **about).values()))
 
 
-def seen(folder: Path, keys: Keys, tables: Mapping[str, Table], plan: Mapping[str, object]) -> Seen:
+def seen(folder: Path, keys: Keys, tables: Mapping[str, Table], plan: Mapping[str, Any]) -> Seen:
     folder.mkdir()
     found = Seen(Nodes(folder, keys, plan_for(SIZES, N, **plan), tables, random=fixed_random))
     found.nodes.change = found.open
@@ -113,7 +113,7 @@ def seen(folder: Path, keys: Keys, tables: Mapping[str, Table], plan: Mapping[st
     return found
 
 
-def both(folder: Path, keys: Keys, **plan: object) -> tuple[Seen, Seen]:
+def both(folder: Path, keys: Keys, **plan: Any) -> tuple[Seen, Seen]:
     """Two rounds that differ in one person."""
     tables = random_tables(SIZES, N)
     other = {name: Table(table.rows.copy()) for name, table in tables.items()}
@@ -171,7 +171,7 @@ def views(view: Seen) -> dict[str, np.ndarray]:
     return {what: np.concatenate(some) for what, some in found.items()}
 
 
-def whole_of(view: Seen, check: Check) -> np.ndarray:
+def whole_of(view: Seen, check: Check) -> Any:
     """Both shares of w of a run: verifier and dealer have both."""
     shares = view.of(Kind.W_SHARE, **check.about._asdict()).values()
     return sum(words(frames[1:]) for frames in shares) % P
@@ -266,7 +266,7 @@ class Page:
     def _field(self, pair: int, table: int) -> bytes | int:
         return listed(*self._groups[pair, table].parties) if table < 0 else table
 
-    def told(self, message: Message) -> object:
+    def told(self, message: Message) -> Any:
         """What the first frame of a message says, and of a document the document."""
         kind, view = message.kind, self._view
         match kind:
@@ -366,7 +366,7 @@ class Page:
                 found.append(Packets(verifier=of_verifier, dealer=of_dealer))
         return tuple(found)
 
-    def _of_tables(self, kind: Kind) -> object:
+    def _of_tables(self, kind: Kind) -> Any:
         opened = self._view.nodes.rounds[MINER].read_tables()
         assert opened is not None
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(table, "<i8").tobytes() for table in opened)).digest()
@@ -388,7 +388,7 @@ class Page:
         to = listed(check.owner, check.verifier)
         return {"pair": self._field(check.pair, check.table), "direction": to, "run": check.run}
 
-    def _of_check(self, message: Message, check: Check) -> object:
+    def _of_check(self, message: Message, check: Check) -> Any:
         kind, run, t1 = message.kind, self._rows(check).runs[check.run], self._view.t1
         to_verifier = message.recipient == check.verifier
         if kind is Kind.PACKET:
@@ -423,7 +423,7 @@ class Page:
     def _w(self, check: Check, name: str) -> bytes:
         return b"".join(self._view.one(Kind.W_SHARE, sender=name, **check.about._asdict())[1:])
 
-    def _of_sacrifice(self, message: Message) -> object:
+    def _of_sacrifice(self, message: Message) -> Any:
         kind, view, table, run, sender = message.kind, self._view, message.table, message.run, message.sender
         drawn = self._drawn[sender]
         if kind in {Kind.SUMS_CLOSED, Kind.SUMS_OPEN}:
@@ -449,7 +449,8 @@ def _public(private: bytes) -> bytes:
 
 def unlike(view: Seen) -> set[Kind]:
     """Kinds of messages that tell something else than the page says; words of the field aside."""
-    page, found = Page(view), set()
+    page: Page = Page(view)
+    found: set[Any] = set()
     documents: dict[Kind, type[Any]] = {Kind.HELLO: Hello, Kind.STATEMENT: Statement, Kind.OPENED: Opened}
     for message, frames in view.frames.items():
         if message.kind in {Kind.PRODUCT, Kind.ALPHA, Kind.SHARE}:

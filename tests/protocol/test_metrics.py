@@ -77,7 +77,7 @@ async def test_feature_35_calls_are_counted_by_rpc_and_code_and_nothing_else_is_
 ) -> None:
     metrics = Metrics()
     metrics.read(lambda: [Gauge(name="studies", help="Studies by state.", labels=("state",), values={("review",): 2})])
-    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind(Control, Desk())], metrics=metrics)  # type: ignore[arg-type]
+    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind(Control, Desk())], metrics=metrics)
     port = await server.start()
     page = metrics.serve(("127.0.0.1", free_port()))  # which stays free when the page is closed
     connection = Connection(f"127.0.0.1:{port}", credentials["lee"])
@@ -114,7 +114,7 @@ async def test_every_call_has_a_request_id_in_the_log(
     handler = Keep()
     logging.getLogger("verticil").addHandler(handler)
     caplog.set_level(logging.DEBUG, logger="verticil")
-    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind(Control, Desk())])  # type: ignore[arg-type]
+    server = RpcServer("127.0.0.1:0", credentials["miner"], [bind(Control, Desk())])
     connection = Connection(f"127.0.0.1:{await server.start()}", credentials["lee"])
     try:
         await GrpcControl(connection).list_studies(control_pb2.ListStudiesRequest())

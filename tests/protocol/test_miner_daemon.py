@@ -13,8 +13,9 @@ from support.miner_daemon import NOW, Daemon, connection
 from verticil.miner.config import ServiceLimits, load_miner
 from verticil.miner.daemon import run_miner
 from verticil.miner.scheduler import learning
-from verticil.miner.scheduler.job import LearningJob, StructureJob, job_from
+from verticil.miner.scheduler.job import LearningJob, job_from
 from verticil.miner.scheduler.learning import SpawnedLearning, WorkerDied
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit

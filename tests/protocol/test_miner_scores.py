@@ -18,8 +18,9 @@ import pytest
 from support import PATIENCE_SECONDS, studies
 from support.refusals import fails
 from verticil.miner.config import ServiceLimits
-from verticil.miner.scheduler.job import Job, ReportProgress, StructureJob, job_from
+from verticil.miner.scheduler.job import Job, ReportProgress, job_from
 from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.scores import MAX_INFORMATION
 from verticil.miner.storage.catalogue import Catalogue

@@ -17,6 +17,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -645,7 +646,7 @@ async def test_feature_29_a_party_keeps_the_deny_list_that_the_miner_tells(feder
     )
 
     def interfere(name: str, wire: Wire) -> None:
-        def falsify(call: str, reply: object) -> object:
+        def falsify(call: str, reply: Any) -> Any:
             if call in {"hello", "poll"}:
                 reply.deny_list = forged if call == "hello" else genuine
             return reply

@@ -21,9 +21,9 @@ import pytest
 from support import linking
 from support import peer_session as session
 from verticil.party.dataset import blinding
-from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey
+from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey, tokens_of
 from verticil.party.operator import reports
-from verticil.party.protocol.between import pseudonym_lists as passing
+from verticil.party.protocol.between import blinded_lists
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.pseudonym_lists import accepted_rows
 from verticil.party.protocol.between.publication import release_folder
@@ -85,7 +85,7 @@ def published(tmp_path_factory, pki):
     told: list[bytes] = []
     made["dh-psi"].told, made["dh-psi"].kept = told, {}
     listen(made["dh-psi"], told)
-    found: dict[str, dict[str, list[int]]] = {mode: {} for mode in made}
+    found: dict[str, dict[str, list[str]]] = {mode: {} for mode in made}
 
     def look(mode: str) -> None:
         federation = made[mode]
@@ -114,7 +114,7 @@ def people_of(party, mode: str, digest: bytes) -> list[str]:
     """Whom a party takes for the common people."""
     holding, common = party.site.read(party.record), party.store.read(digest, Kind.COMMON)
     if mode == "dh-psi":
-        records = passing.common_rows(holding.n_records, common)
+        records = blinded_lists.common_rows(holding.n_records, common)
     else:
         records = accepted_rows(holding.pseudonyms, common, teller=WEST, running=None, minimum=N_COMMON)
     ids = ids_of(party.site.config.name)
@@ -222,6 +222,7 @@ def ordered(data: bytes) -> bytes:
 # ---- the same people
 
 
+@pytest.mark.whole
 def test_feature_14_dh_psi_between_peers_finds_the_people_of_keyed_hash(published):
     for name in NAMES:
         record = published["dh-psi"].record(name)
@@ -619,22 +620,22 @@ def test_feature_14_dh_psi_between_peers_every_owner_finds_its_own(n_parties):
     seeds = [linking.seeds(bytes(32), bytes(32), ids) for ids in lists]
     full, orders = [], []
     for owner, (values, _) in enumerate(seeds):
-        told, order = passing.sort_for_sending(blinding.blind_seeds(keys[owner], values.tobytes()))
+        told, order = blinded_lists.sort_for_sending(blinding.blind_seeds(keys[owner], values.tobytes()))
         orders.append([order.tobytes()])
         for hop in range(1, n_parties):
-            assert passing.list_problem(told) == ""
-            told, order = passing.sort_for_sending(blinding.blind_tokens(keys[(owner + hop) % n_parties], told))
+            assert blinded_lists.list_problem(told) == ""
+            told, order = blinded_lists.sort_for_sending(blinding.blind_tokens(keys[(owner + hop) % n_parties], told))
             orders[owner].append(order.tobytes())
-        full.append(passing.tokens_of(told))
+        full.append(tokens_of(told))
     common = full[0]
     for other in full[1:]:
-        common = passing.in_both(common, other)
+        common = blinded_lists.in_both(common, other)
     found = []
     for owner, ids in enumerate(lists):
-        positions = passing.places(full[owner], common).tobytes()
+        positions = blinded_lists.places(full[owner], common).tobytes()
         for order in reversed(orders[owner]):
-            positions = passing.trace_positions(positions, order)
-        rows = passing.common_rows(len(ids), positions)
+            positions = blinded_lists.trace_positions(positions, order)
+        rows = blinded_lists.common_rows(len(ids), positions)
         found.append([ids[row] for row in seeds[owner][1][rows]])
     expected = set.intersection(*map(set, lists))
     assert all(set(one) == expected and one == found[0] for one in found)

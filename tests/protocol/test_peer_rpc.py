@@ -414,6 +414,7 @@ async def test_what_changes_while_it_is_read_is_refused(in_one_stream: bool) -> 
         await read(Source(LONG, faults))
 
 
+@pytest.mark.whole
 async def test_a_stream_of_more_than_its_limit_is_refused() -> None:
     content = bytes(STREAM_LIMIT + CHUNK_LIMIT)
 

@@ -425,7 +425,7 @@ async def test_a_peer_that_approves_one_thing_here_and_another_there_is_found(ma
     federation.open()
     key = federation.parties["south"].work.node.signing_key
     signed = key.sign(other.record("south").approval or b"")
-    federation.services["south"] = Equivocator(federation.services["south"], "west", signed)  # type: ignore[assignment]
+    federation.services["south"] = Equivocator(federation.services["south"], "west", signed)
     await federation.run()
     failures = [federation.record(name).failure for name in NAMES]
     texts = [failure.message for failure in failures if failure is not None]
@@ -1102,6 +1102,7 @@ async def until_confirmed(federation: Federation, name: str) -> None:
                 return
 
 
+@pytest.mark.whole
 async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocation(make, steps_of):
     federation = make(approval="manual")
     stop = asyncio.Event()

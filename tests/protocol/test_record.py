@@ -107,7 +107,7 @@ class Federation:
 
     def __init__(self, made: Provisioned, tables: Path) -> None:
         self.made, self.tables = made, tables
-        self.line = type("Line", (Line,), {"waiting": asyncio.Event(), "ended": asyncio.Event()})
+        self.line: Any = type("Line", (Line,), {"waiting": asyncio.Event(), "ended": asyncio.Event()})
         self.miner = load_miner(made.miner / "miner.toml")
         self.now: dt.datetime | None = None
         self.node: MinerNode
@@ -426,7 +426,7 @@ async def test_feature_24_a_published_study_is_flagged_and_its_columns_are_delet
         assert {sha256.hex() for sha256 in said.artifacts.values()} == held
         assert (len(said.artifacts), said.why, said.party) == (n_columns, "revoked", name)
     assert federation.columns(digest) == []
-    from verticil.cli.study import revocations
+    from verticil.analyst.status import revocations
 
     (line,) = revocations(study)
     assert line.endswith("too late; what was published cannot be recalled")
@@ -610,7 +610,7 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
     text = f"fewer than 100 people are in only one of this study and trial ({first.hex()[:12]})"
     assert line["detail"] == f"{rule}: {text}"
     warnings = commands.status(federation.config("north")).warnings
-    assert len(warnings) == (rule == "warn")  # type: ignore[arg-type]
+    assert len(warnings) == (rule == "warn")
     assert commands.status(federation.config("south")).warnings == ()
 
 

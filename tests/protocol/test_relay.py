@@ -155,7 +155,7 @@ class Site:
     ) -> None:
         self.name, self.service, self._idle = name, Service(), idle
         seals = Seals(identity(name), KEYS[name], PINS)
-        self.post = RelayClient(seals, lambda: line(miner, identity(name)), patience_seconds=idle)  # type: ignore[arg-type]
+        self.post = RelayClient(seals, lambda: line(miner, identity(name)), patience_seconds=idle)
         self.refused: list[RefusedCall] = []
         self.answering = RelayServer(self.service if answers else None, "fed", self.post, self.refused.append)
         self.challenges: dict[str, bytes] = {}
@@ -545,7 +545,7 @@ async def test_feature_12_lost_replies_of_the_miner_lose_nothing(monkeypatch: py
         async def take_relay(self, request: coordinator_pb2.TakeRelayRequest) -> coordinator_pb2.TakeRelayReply:
             return await self._maybe(await super().take_relay(request))
 
-        async def _maybe(self, reply):  # type: ignore[no-untyped-def]
+        async def _maybe(self, reply):
             nonlocal n_calls
             n_calls += 1
             if n_calls % 3 == 0:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -68,14 +69,14 @@ class AnswersEverything:
             setattr(self, method.name, self._answer(f"/{service.full_name}/{method.name}", method, reached))
 
     @staticmethod
-    def _answer(path: str, method: MethodDescriptor, reached: list[tuple[str, str]]) -> object:
+    def _answer(path: str, method: MethodDescriptor, reached: list[tuple[str, str]]) -> Any:
         reply = GetMessageClass(method.output_type)
 
-        async def one(identity: Identity, _request: object) -> object:
+        async def one(identity: Identity, _request: Any) -> Any:
             reached.append((path, identity.role))
             return reply()
 
-        async def many(identity: Identity, _request: object) -> AsyncIterator[object]:
+        async def many(identity: Identity, _request: Any) -> AsyncIterator[object]:
             reached.append((path, identity.role))
             yield reply()
 
@@ -136,7 +137,7 @@ async def outcome(channel: grpc.aio.Channel, path: str, method: MethodDescriptor
     call = make(path)(request, timeout=PATIENCE_SECONDS, metadata=((PROTOCOL_KEY, str(PROTOCOL_VERSION)),))
     try:
         if method.server_streaming:
-            await anext(aiter(call))  # type: ignore[call-overload]
+            await anext(aiter(call))
         else:
             await call  # type: ignore[misc]
     except grpc.aio.AioRpcError as error:
@@ -185,7 +186,7 @@ def test_feature_37_the_same_gate_stands_in_memory(role: Role) -> None:
     identity = Identity(federation="fed", role=role, name="a")
     for path in [*METHODS, "/verticil.wire.v1.Control/New"]:
         allowed = EXPECTED[role](path.rpartition(".")[2]) and path in METHODS
-        with contextlib.nullcontext() if allowed else pytest.raises(VerticilError) as caught:  # type: ignore[attr-defined]
+        with contextlib.nullcontext() if allowed else pytest.raises(VerticilError) as caught:
             check_access(identity, path, federation="fed")
         assert allowed or caught.value.code == "IDENTITY_REFUSED"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc._cython import cygrpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # compiled, without stubs
 
 from support import PATIENCE_SECONDS
 from support.ports import free_port
@@ -712,7 +712,7 @@ async def test_leaving_a_stream_early_ends_it_at_the_miner(nodes: Federations) -
             miner.cleaned_up.clear()
             parts = coordinator.get_alignment(coordinator_pb2.GetAlignmentRequest())
             await anext(parts)
-            await parts.aclose()  # type: ignore[attr-defined] # both are generators
+            await parts.aclose()
             await asyncio.wait_for(miner.cleaned_up.wait(), PATIENCE_SECONDS)
 
 

@@ -18,8 +18,9 @@ import pytest
 from support import PATIENCE_SECONDS, held_search, studies
 from verticil.miner.learning.search.protocol import Checkpoint
 from verticil.miner.scheduler import learning
-from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, job_from
+from verticil.miner.scheduler.job import ColumnFile, LearningJob, job_from
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.storage.checkpoint import CheckpointFile
 from verticil.shared.documents.record import encode
 from verticil.shared.numerics.model.schema import Variable
@@ -107,6 +108,7 @@ def hold(patch: pytest.MonkeyPatch, when: str) -> None:
     patch.setattr(learning, "_WORKER", held_search.__name__)
 
 
+@pytest.mark.whole
 async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +151,7 @@ async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_hav
     assert written(job) == written(whole)
 
 
+@pytest.mark.whole
 async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +161,7 @@ async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
     assert "joint.bifxml" in written(whole)
     before = children()
     hold(monkeypatch, "estimating 0 3")
-    kill = when_held(lambda: os.kill(*(children() - before), signal.SIGKILL))
+    kill = when_held(lambda: [os.kill(child, signal.SIGKILL) for child in children() - before])
     with pytest.raises(WorkerDied):
         await executor.run(dataclasses.replace(job, checkpoint_seconds=0), kill)  # one at every step
     assert not job.target.exists()

@@ -54,6 +54,7 @@ CELLS = {
     ),
 }
 QUICK = ("central", "peer", "masked")
+MARKS = {"central": (), "peer": (), "masked": pytest.mark.whole}
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +67,10 @@ def federation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 each_cell = pytest.mark.parametrize(
-    "federation", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CELLS], indirect=True
+    "federation", [pytest.param(name, marks=MARKS.get(name, pytest.mark.slow)) for name in CELLS], indirect=True
 )
-between = pytest.mark.parametrize("federation", ["peer", "masked"], indirect=True)
+of_masked = pytest.param("masked", marks=pytest.mark.whole)
+between = pytest.mark.parametrize("federation", ["peer", of_masked], indirect=True)
 masked = pytest.mark.parametrize("federation", ["masked"], indirect=True)
 
 

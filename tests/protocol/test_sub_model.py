@@ -9,13 +9,14 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support import miner_service as service
 from verticil.miner.rules.quorum import at_deadline
 from verticil.miner.storage.records import StudyRecord
-from verticil.party.dataset.linkage import order_key, order_tree
+from verticil.party.dataset.order_commitment import order_key, order_tree
 from verticil.shared.core.errors import DataFault, GateFailed, VerticilError
 from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.alignment.statements import common_body
@@ -34,11 +35,11 @@ HOUR = dt.timedelta(hours=1)
 LATE = service.NOW + HOUR
 
 
-def make_study(**changes: object) -> Study:
+def make_study(**changes: Any) -> Study:
     return dataclasses.replace(service.make_study(), quorum=QuorumRule(deadline_seconds=3600, minimum=2), **changes)  # type: ignore[arg-type]
 
 
-def with_structure(**changes: object) -> Study:
+def with_structure(**changes: Any) -> Study:
     study = make_study()
     return dataclasses.replace(study, structure=dataclasses.replace(study.structure, **changes))  # type: ignore[arg-type]
 

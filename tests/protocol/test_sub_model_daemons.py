@@ -151,6 +151,7 @@ async def the_bank_comes(made: Provisioned, clock: Clock) -> str:
     return shown()
 
 
+@pytest.mark.whole
 async def test_feature_32_two_of_three_publish_what_a_study_of_two_publishes(
     made: Provisioned, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,7 @@ async def test_the_analyst_is_told_at_once_which_limits_a_study_breaks_and_what_
         why(north) == f"waiting for approval; its policy does not permit it: POLICY_REFUSED: {messages[0]} (and 3 more)"
     )
     assert why(south) == "waiting for approval, which its policy permits"
-    (payload, other) = summary_payload(study)["parties"]  # type: ignore[misc]
+    (payload, other) = summary_payload(study)["parties"]
     assert [item["code"] for item in payload["objections"]] == codes(study, "north")
     assert other["objections"] == []
     lines = list(changes(study, {}))

@@ -21,7 +21,7 @@ from verticil.attack import columns, noise
 from verticil.attack.attack import Attack, count_draws
 from verticil.attack.events import best_event
 from verticil.attack.run import DEFAULT_DRAWS, attack_epsilon, attacks
-from verticil.party.protocol import randomization
+from verticil.party.dataset import perturb
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts
 
@@ -109,6 +109,7 @@ def test_no_claim_is_broken() -> None:
             assert claim.at_least > claim.epsilon / 2, claim
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("key", QUICK, ids=" over ".join)
 def test_a_loss_ten_percent_above_the_claim_is_found(key: tuple[str, str]) -> None:
     """The claim as it is and one that is too small are held against the same draws."""
@@ -136,30 +137,30 @@ def test_what_is_documented_is_what_is_drawn() -> None:
 
 def test_noise_that_two_people_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The id is left out: everybody with the same value gets the same released value."""
-    honest = columns.record_tags
+    honest = vars(columns)["record_tags"]
     monkeypatch.setattr(columns, "record_tags", lambda key, ids: np.repeat(honest(key, ["1"]), len(list(ids)), axis=0))
     assert broken(EVERY["two-people", "site secrets"], 1_000)
 
 
 def test_noise_that_does_not_come_from_the_site_secret_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    tags, key = columns.record_tags, randomization.perturb.unit_key
+    tags, key = vars(columns)["record_tags"], perturb.unit_key
     monkeypatch.setattr(columns, "record_tags", lambda _, ids: tags(bytes(32), ids))
-    monkeypatch.setattr(randomization.perturb, "unit_key", lambda _, **names: key(bytes(32), **names))
+    monkeypatch.setattr(perturb, "unit_key", lambda _, **names: key(bytes(32), **names))
     assert broken(EVERY["symmetric-5", "site secrets"], 1_000)
 
 
 @pytest.mark.whole
 def test_noise_that_is_drawn_anew_for_each_study_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(1)
-    monkeypatch.setattr(randomization.perturb, "unit_key", lambda _, **names: generator.bytes(32))
+    monkeypatch.setattr(perturb, "unit_key", lambda _, **names: generator.bytes(32))
     assert broken(EVERY["asked-twice", "site secrets"], 3_000)
 
 
 @pytest.mark.whole
 def test_noise_that_two_matrices_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = randomization.perturb.unit_key
+    key = perturb.unit_key
     monkeypatch.setattr(
-        randomization.perturb,
+        perturb,
         "unit_key",
         lambda secret, **names: key(secret, **{**names, "transition_digest": bytes(32)}),
     )
@@ -167,7 +168,7 @@ def test_noise_that_two_matrices_share_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_noise_that_two_tables_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = noise.share_noise
+    made = vars(noise)["share_noise"]
 
     class Unlabelled:
         def __init__(self, *arguments: object) -> None:

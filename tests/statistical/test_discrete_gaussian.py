@@ -24,7 +24,9 @@ SIGMAS = [1.0, 3.7, 10.0, 100.0, 1000.0, 10_000.0]
 KEY = bytes(range(32))
 
 
-@pytest.fixture(scope="module", params=SIGMAS)
+@pytest.fixture(
+    scope="module", params=[pytest.param(sigma, marks=pytest.mark.whole if sigma > 1000 else ()) for sigma in SIGMAS]
+)
 def case(request):
     sigma = request.param
     return sigma, draw(KEY, b"null", (N,), sigma), draw(KEY, b"planted", (N,), 0.95 * sigma)

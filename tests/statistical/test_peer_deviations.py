@@ -121,6 +121,7 @@ def test_deviations_are_those_of_model_1(estimates):
         assert (100 * estimates[name].std(axis=0, ddof=1) < np.array(values)).all()
 
 
+@pytest.mark.whole
 def test_local_parameters_do_not_vary(estimates, records):
     """A, S, T, L, B, X, G: counted from raw data, the same in every run, and the plain ratio."""
     for name in set(estimates) - set(MODEL_1):

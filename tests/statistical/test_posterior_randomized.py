@@ -73,7 +73,7 @@ def reference(study: Study, columns: list[np.ndarray]) -> tuple[Floats, float]:
 @pytest.mark.parametrize(
     ("score", "k", "epsilon", "n", "effects"),
     [
-        ("bdeu", 2, 3.0, 5_000, (1.0, 1.0, 0.0)),
+        pytest.param("bdeu", 2, 3.0, 5_000, (1.0, 1.0, 0.0), marks=pytest.mark.whole),
         ("bdeu", 2, 3.0, 50_000, (0.5, 0.5, 0.0)),
         pytest.param("bdeu", 2, 2.0, 5_000, (1.0, 0.5, 0.5), marks=pytest.mark.slow),
         pytest.param("bdeu", 3, 2.0, 5_000, (1.0, 1.0, 0.0), marks=pytest.mark.slow),

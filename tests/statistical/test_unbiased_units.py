@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.party.dataset.encoding import Compound
+from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.perturb import perturb_numpy, record_tags
 from verticil.party.dataset.subsets import select
 from verticil.shared.mechanisms.subset import subset_selection

@@ -27,9 +27,9 @@ from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.config import load_party
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.dataset.linkage import common_from_bitmap
-from verticil.party.operator import backup as custody
-from verticil.party.operator.backup import read_head
+from verticil.party.operator import sealed_file
 from verticil.party.operator.limits import publish, read_limits
+from verticil.party.operator.sealed_file import read_head
 from verticil.party.policy.approval import content_of
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.storage.database import Database
@@ -294,9 +294,9 @@ def make_decoders(
         return list(envelope.read_frames(path, what=b"w", recipient=to, sender=sender, name="x", sizes=sizes))
 
     return {
-        "party.operator.backup.read_head": Decoder(
+        "party.operator.sealed_file.read_head": Decoder(
             lambda data: read_head(io.BytesIO(data), "backup"),
-            b"".join(custody.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
+            b"".join(sealed_file.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
         ),
         "shared.federation.transport.sealing.open_sealed": Decoder(
             lambda data: hpke.open_sealed(data, recipient=to, sender=of.public_key(), info=b"i", aad=b"a"),
@@ -517,7 +517,7 @@ def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, De
 
 
 NAMES = (
-    "party.operator.backup.read_head",
+    "party.operator.sealed_file.read_head",
     "shared.federation.transport.sealing.open_sealed",
     "shared.masked.round.envelope.read_frames",
     "shared.masked.round.envelope.read_signed",

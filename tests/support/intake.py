@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ PSEUDONYMS = b"".join(sorted(hashlib.sha256(b"%d" % i).digest()[:16] for i in ra
 STATES = {0: 5, 1: 300}
 
 
-CODES = {
+CODES: dict[int, Any] = {
     0: np.random.default_rng(0).integers(0, 5, N).astype(np.uint8),
     1: np.random.default_rng(1).integers(0, 300, N).astype(np.uint16),
 }

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -74,7 +75,7 @@ class Keys:
         verify_signed(signed, self.authority, role=Role.MINER if name == MINER else Role.PARTY, name=name)
 
 
-def plan_for(sizes: Mapping[str, Sequence[int]], n_people: int, *, epsilon: float = 1.0, **changed: object) -> Plan:
+def plan_for(sizes: Mapping[str, Sequence[int]], n_people: int, *, epsilon: float = 1.0, **changed: Any) -> Plan:
     """A plan of all pairs of units.
 
     Args:
@@ -92,7 +93,7 @@ def plan_for(sizes: Mapping[str, Sequence[int]], n_people: int, *, epsilon: floa
         third = [name for name in parties if name not in both]
         dealers.append(third[0] if third else MINER)
     sigma = discrete_sigma(epsilon, 1e-9, len(tables)).as_integer_ratio()
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "study": b"s" * 32,
         "effective": b"e" * 32,
         "round": 1,

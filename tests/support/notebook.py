@@ -37,7 +37,9 @@ def _run(source: str, namespace: dict[str, Any], *, number: int) -> list[dict[st
     with contextlib.redirect_stdout(io.StringIO()) as stream:
         exec(compile(tree, f"<cell {number}>", "exec"), namespace)
         value = (
-            None if last is None else eval(compile(ast.Expression(last.value), f"<cell {number}>", "eval"), namespace)
+            None
+            if last is None
+            else eval(compile(ast.Expression(vars(last)["value"]), f"<cell {number}>", "eval"), namespace)
         )
     outputs: list[dict[str, Any]] = []
     if stream.getvalue():

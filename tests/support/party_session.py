@@ -10,6 +10,7 @@ import hmac
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ class Wire:
         self.before: Callable[[str], Awaitable[None]] | None = None
         self.falsify: Callable[[str, object], object] = lambda _, reply: reply
 
-    async def _call(self, name: str, request: object) -> object:
+    async def _call(self, name: str, request: Any) -> Any:
         self.calls.append(name)
         if self.before is not None:
             await self.before(name)
@@ -426,7 +427,7 @@ def lies(call: str, change: Callable[[object], None]):
     """A miner whose replies to one call are changed on their way to north."""
 
     def interfere(name: str, wire: Wire) -> None:
-        def falsify(called: str, reply: object) -> object:
+        def falsify(called: str, reply: Any) -> Any:
             if called == call and name == "north":
                 change(reply)
             return reply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from support import PATIENCE_SECONDS
 from support import party_session as session
@@ -56,7 +57,7 @@ class Publishing(session.Federation):
             while await asyncio.to_thread(folder.exists):
                 pass
 
-    async def countersign(self, name: str) -> dict[str, object]:
+    async def countersign(self, name: str) -> dict[str, Any]:
         return await asyncio.to_thread(countersign, self.config(name), "trial", f"officer@{name}")
 
 

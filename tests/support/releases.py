@@ -304,7 +304,7 @@ def draw_peer_case(study: Study, *, n: int = 3000, seed: int = 5) -> PeerCase:
     generator = np.random.default_rng(seed)
     dag = given_structure(study, canonical.digest(study))
     network = random_network(
-        study.schema.variables, dag.dag.parents if dag else tuple(() for _ in study.schema), seed=seed
+        study.schema.variables, dag.dag.parents if dag else tuple(() for _ in study.schema.variables), seed=seed
     )
     raw = dict(enumerate(sample_codes(network, n, generator=generator, method="independent")))
     tags = record_tags(generator.bytes(32), map(str, range(n)))

@@ -25,7 +25,8 @@ from verticil.shared.federation.transport.in_memory import InMemoryControl, InMe
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_federation, run_peers, serving_miner
+from verticil.simulation.in_memory_peers import run_peers, serving_miner
+from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import control_pb2
 

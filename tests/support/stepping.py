@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from google.protobuf.message import Message as WireMessage
@@ -285,7 +285,7 @@ class Line:
 
         return one
 
-    async def _note(self, name: str, request: object) -> None:
+    async def _note(self, name: str, request: Any) -> None:
         named = f"report {request.WhichOneof('what')}" if name == "report" else name
         if self.before is not None:
             await self.before(named)
@@ -428,7 +428,7 @@ class Stepper:
                 if coordinated
                 else study_of_parties(self.between, digest)
             )
-            self.study.coordinator = self.coordinator
+            vars(self.study)["coordinator"] = self.coordinator
         return self.study
 
     async def hear(self) -> None:

@@ -68,7 +68,8 @@ from verticil.shared.study.states import State
 from verticil.shared.synthesis import synthesis, synthetic
 from verticil.shared.synthesis import table_columns as written
 from verticil.simulation import peers
-from verticil.simulation.in_process import run_federation, run_peers
+from verticil.simulation.in_memory_peers import run_peers
+from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 STANDING = peers.standing

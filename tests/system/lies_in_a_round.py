@@ -47,7 +47,7 @@ def note_what_leaves(file: int) -> None:
         os.write(file, f"{index} {message.kind} {message.recipient} {item.sha256.hex()}\n".encode())
         return item
 
-    Round.sealed = sealed  # type: ignore[method-assign]
+    Round.sealed = sealed  # type: ignore[method-assign,assignment]
 
 
 def frames(kind: Kind, change: Callable[[list[bytes]], list[bytes]]) -> Callable[[], None]:
@@ -60,7 +60,7 @@ def frames(kind: Kind, change: Callable[[list[bytes]], list[bytes]]) -> Callable
             found = honest(self, message)
             return change(list(found)) if message.kind is kind else found
 
-        Contents.make_frames = make_frames  # type: ignore[method-assign]
+        Contents.make_frames = make_frames  # type: ignore[method-assign,assignment]
 
     return lie
 
@@ -88,22 +88,22 @@ def rows_beyond_one() -> None:
             rows[5] += 1
             yield (rows % P).astype("<u4").tobytes()
 
-    PairWork.masked = masked  # type: ignore[method-assign]
+    PairWork.masked = masked  # type: ignore[method-assign,assignment]
 
 
 def plans(change: Callable[[Plan], dict[str, Any]]) -> Callable[[], None]:
     """Have another plan than the study's."""
 
     def lie() -> None:
-        honest = party_study.plan_of
+        honest = vars(party_study)["plan_of"]
 
         def other(*given: Any, **named: Any) -> Plan:
             plan = honest(*given, **named)
-            Plan.__post_init__ = lambda _: None  # type: ignore[method-assign]
+            Plan.__post_init__ = lambda _: None  # type: ignore[method-assign,assignment]
             return dataclasses.replace(plan, **change(plan))
 
-        party_study.plan_of = other
-        miner_rounds.plan_of = other
+        vars(party_study)["plan_of"] = other
+        vars(miner_rounds)["plan_of"] = other
 
     return lie
 
@@ -135,7 +135,7 @@ def effective(change: Callable[[Study], Study]) -> Callable[[], None]:
                     task.effective, task.effective_digest = canonical.to_bytes(study), canonical.digest(study)
             return reply
 
-        Coordinator.Poll = poll  # type: ignore[method-assign]
+        Coordinator.Poll = poll  # type: ignore[method-assign,assignment]
 
     return lie
 
@@ -164,7 +164,7 @@ def withheld(*kinds: Kind) -> Callable[[], None]:
             found = honest(self, name, have)
             return tuple(index for index in found if name != TO or self._messages[index].kind not in kinds)
 
-        Round.outgoing = outgoing  # type: ignore[method-assign]
+        Round.outgoing = outgoing  # type: ignore[method-assign,assignment]
 
     return lie
 
@@ -178,7 +178,7 @@ def gone_with_the_rows() -> None:
         if self._messages[index].kind is Kind.MASKED:
             os._exit(3)
 
-    Round.receive = receive  # type: ignore[method-assign]
+    Round.receive = receive  # type: ignore[method-assign,assignment]
 
 
 def round_before() -> None:
@@ -196,7 +196,7 @@ def round_before() -> None:
             return item
         return item._replace(path=copy, size=copy.stat().st_size, sha256=_sha256(copy))
 
-    Round.sealed = sealed  # type: ignore[method-assign]
+    Round.sealed = sealed  # type: ignore[method-assign,assignment]
 
 
 def another_place() -> None:
@@ -208,7 +208,7 @@ def another_place() -> None:
         rows = [item.index for item in self._outgoing if item.kind is Kind.MASKED and item.index in self._sent]
         return honest(self, rows[rows.index(index) - 1] if message.kind is Kind.MASKED and len(rows) > 1 else index)
 
-    Round.sealed = sealed  # type: ignore[method-assign]
+    Round.sealed = sealed  # type: ignore[method-assign,assignment]
 
 
 def asked_twice() -> None:
@@ -223,7 +223,7 @@ def asked_twice() -> None:
 
         await honest(self, name, listed, twice)
 
-    Exchange._take = take  # type: ignore[method-assign]
+    Exchange._take = take  # type: ignore[method-assign,assignment]
 
 
 def disordered_relay() -> None:
@@ -244,8 +244,8 @@ def disordered_relay() -> None:
         reply.envelopes.extend(found)
         return reply
 
-    Coordinator.PutRelay = lossy  # type: ignore[method-assign]
-    Coordinator.TakeRelay = upside_down  # type: ignore[method-assign]
+    Coordinator.PutRelay = lossy  # type: ignore[method-assign,assignment]
+    Coordinator.TakeRelay = upside_down  # type: ignore[method-assign,assignment]
 
 
 def _sha256(path: Path) -> bytes:

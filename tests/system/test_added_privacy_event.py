@@ -204,6 +204,7 @@ def test_an_event_whose_kind_is_gone_is_refused_by_name_and_counts_still(
             site.ledger.assess([], config.policy, shared=statistics)
 
 
+@pytest.mark.whole
 def test_a_release_states_an_added_event_and_verifies_only_with_its_own_figures(
     tmp_path: Path,
     study_text: str,
@@ -249,6 +250,7 @@ def test_a_release_states_an_added_event_and_verifies_only_with_its_own_figures(
         verify(honest)
 
 
+@pytest.mark.whole
 def test_a_release_says_what_the_study_costs_each_reader_and_no_less(
     tmp_path: Path,
     study_text: str,

@@ -44,10 +44,11 @@ from verticil.shared.federation.transport.client import Connection, GrpcControl
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study import canonical
+from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.typed_variables import bin_labels
 from verticil.shared.study.states import State
+from verticil.shared.study.typed_variables import bin_labels
 from verticil.shared.study.unit import Unit
 from verticil.wire.v1 import control_pb2
 

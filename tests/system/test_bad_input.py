@@ -64,11 +64,11 @@ def edit(name: str, old: str, new: str, count: int = 1) -> Callable[[Desk], None
     return change
 
 
-def append(name: str, line: str) -> Callable[[Desk], None]:
+def append(name: str, line: str) -> Callable[[Desk], object]:
     return lambda desk: desk.file(name).write_text(desk.file(name).read_text() + line)
 
 
-def shorten(name: str, lines: int) -> Callable[[Desk], None]:
+def shorten(name: str, lines: int) -> Callable[[Desk], object]:
     return lambda desk: desk.file(name).write_text("\n".join(desk.file(name).read_text().splitlines()[:lines]) + "\n")
 
 
@@ -649,7 +649,7 @@ class Record:
     offsets: dict[str, int] = dataclasses.field(default_factory=dict)
     waited: list[str] = dataclasses.field(default_factory=list)
     published: bool = False
-    status: dict[str, Any] = dataclasses.field(default_factory=dict)
+    status: Any = None
     disks: bool = False
 
 
@@ -725,7 +725,7 @@ async def disturb(nodes: Any, record: Record, disks: dict[str, Any]) -> None:
     rival = GrpcCoordinator(Connection(f"127.0.0.1:{nodes.port}", lines["insurer"]))
     stop = asyncio.Event()
     party = asyncio.create_task(
-        run_party(config, lambda: Meddler(dial(config, lines["clinic"]), record, rival, disks), stop=stop)  # type: ignore[arg-type]
+        run_party(config, lambda: Meddler(dial(config, lines["clinic"]), record, rival, disks), stop=stop)  # type: ignore[arg-type,return-value]
     )
     version = 0
     study = (await control.list_studies(control_pb2.ListStudiesRequest())).studies[0]
@@ -762,6 +762,7 @@ def disturbed(make_module_nodes: Callable[..., Any], mounted: Callable[[Path], A
         yield record
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_spoilt_chunk(name: str, disturbed: Record) -> None:
     error = disturbed.refused[name]
@@ -779,6 +780,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_upload_that_is_not_one(name: str, disturbed: Record) -> None:
     code, words = OTHERS[name]
@@ -788,6 +790,7 @@ def test_an_upload_that_is_not_one(name: str, disturbed: Record) -> None:
     assert error.hint
 
 
+@pytest.mark.whole
 @pytest.mark.machine
 def test_a_full_disk_at_the_miner(disturbed: Record) -> None:
     assert disturbed.disks, "a disk of its own needs the right to mount"
@@ -799,6 +802,7 @@ def test_a_full_disk_at_the_miner(disturbed: Record) -> None:
     assert disturbed.waited == ["party", "miner"]  # both were met by the daemon, which waited
 
 
+@pytest.mark.whole
 def test_the_study_is_published_all_the_same(disturbed: Record) -> None:
     assert disturbed.published
     (ledger,) = disturbed.status.ledger

@@ -31,7 +31,7 @@ from verticil.shared.release.protocols import RELEASES
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_peers
+from verticil.simulation.in_memory_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 PARTIES = ("clinic", "insurer", "tax_office")
@@ -171,6 +171,7 @@ class Cut:
         raise PeerFault("UNREACHABLE", "the line is cut")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("method", ["get_pseudonyms", "get_masked", "get_parameters", "get_signature"])
 def test_what_was_interrupted_goes_on_and_is_charged_once(
     lay_out: Callable[[str], Provisioned], study: Path, tmp_path: Path, method: str

@@ -183,7 +183,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     opened.close()
 
 
-@pytest.mark.parametrize("width", [WIDTHS[0], *(pytest.param(width, marks=pytest.mark.whole) for width in WIDTHS[1:])])
+@pytest.mark.whole
+@pytest.mark.parametrize("width", WIDTHS)
 def test_the_report_of_a_release_opens_without_a_complaint_and_without_sideways_scroll(
     report: Path, browser: Browser, width: int
 ) -> None:

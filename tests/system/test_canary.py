@@ -111,7 +111,7 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
 def test_no_canary_in_traffic_or_release(tmp_path: Path, planted: dict[str, Path], open_study_text: str) -> None:
     (study := tmp_path / "study.toml").write_text(open_study_text, encoding="utf-8")
     tape: list[bytes] = []
-    result = simulate(study, planted, out=tmp_path / "out" / "release", wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type]
+    result = simulate(study, planted, out=tmp_path / "out" / "release", wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type,return-value]
     assert result.n_common > 1000
     assert sum(map(len, tape)) > 16 * 2 * 1900  # both parties' pseudonyms at the least
     assert [blob[:80] for blob in tape if hits(blob)] == []
@@ -127,6 +127,7 @@ def metrics_pages(log: Path) -> list[str]:
     ]
 
 
+@pytest.mark.whole
 def test_no_canary_and_no_column_in_what_nodes_with_masked_tables_tell_each_other(
     tmp_path: Path, masked_study_text: str, planted_at_three: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ def test_feature_2_no_canary_on_the_miners_disk_in_any_log_or_metric(
     no_canary_after(make_nodes("planted", tables=planted, study=open_study_text))
 
 
+@pytest.mark.whole
 def test_no_canary_on_the_miners_disk_in_any_log_or_metric_with_masked_tables_through_a_relay(
     planted_at_three: dict[str, Path], make_nodes: Callable[..., Any]
 ) -> None:
@@ -199,7 +201,7 @@ def test_no_canary_leaves_where_the_study_does_not_declare_it(
     planted["clinic"].write_text(text + text.splitlines()[-1] + f"\n{CANARY_ID},no,40\n")
     (study := tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
     tape: list[bytes] = []
-    result = simulate(study, planted, out=tmp_path / "out" / "release", wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type]
+    result = simulate(study, planted, out=tmp_path / "out" / "release", wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type,return-value]
     assert result.n_common > 1000
     assert [blob[:80] for blob in tape if hits(blob)] == []
     assert files_with_a_canary(tmp_path / "out") == []
@@ -220,7 +222,7 @@ def test_no_canary_in_error_texts(tmp_path: Path, planted: dict[str, Path], stud
     (study := tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
     tape: list[bytes] = []
     with pytest.raises(VerticilError) as caught:
-        simulate(study, planted, wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type]
+        simulate(study, planted, wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type,return-value]
     assert caught.value.code == code
     assert not hits(str(caught.value).encode())
     assert [blob[:80] for blob in tape if hits(blob)] == []

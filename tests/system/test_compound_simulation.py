@@ -23,8 +23,8 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.simulation import Simulated, simulate
 from verticil.simulation.federations import adult
-from verticil.simulation.in_process import lay_out
 from verticil.simulation.provision import OPEN_LIMITS, provision
+from verticil.simulation.table_layout import lay_out
 
 PAIR = ("marital-status", "relationship")
 # Only who is married can be a husband or a wife: 5 x 2 of the 7 x 6 combinations; none of them is in the data.

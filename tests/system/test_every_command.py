@@ -225,7 +225,7 @@ class Federation:
             if command_of(line) == "party run":
                 self.wait('"connected": true', Path(words[3]).parent.name)
             else:
-                assert self.processes[line].stdout.readline(), line  # type: ignore[union-attr]
+                assert self.processes[line].stdout.readline(), line
             return
         ended, written = self.run(*words)
         if (ended, code in written, "INTERNAL" in written) != (expected, True, False):

@@ -103,6 +103,7 @@ LOSSES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_miner_that_has_lost_facts_does_not_start(
     loss: str, made: Provisioned, capsys: pytest.CaptureFixture[str]
@@ -152,6 +153,7 @@ def test_a_lost_log_loses_no_published_study(tmp_path: Path) -> None:
     catalogue.close()
 
 
+@pytest.mark.whole
 def test_the_inbox_offers_no_study_that_the_miner_does_not_know(made: Provisioned) -> None:
     config = load_party(made.parties["clinic"] / "party.toml")
     with Site.open(config) as site:

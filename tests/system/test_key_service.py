@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support import PATIENCE_SECONDS
 from verticil.party.config import load_party
 
@@ -20,6 +22,7 @@ def contents(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.whole
 def test_every_node_gets_its_own_and_the_miner_no_linkage_key(tmp_path: Path) -> None:
     for node in ("miner", "census_bureau", "employer", "tax_office", "analyst"):
         (tmp_path / node).mkdir()  # volumes exist already

@@ -76,7 +76,8 @@ def test_feature_31_one_study_file_gives_one_release_in_a_process_and_in_the_fed
     assert {f"column {unit}" for unit in range(5)} < essence(one).keys()
 
 
-@pytest.mark.parametrize("victim", ["miner", pytest.param("clinic", marks=pytest.mark.whole)])
+@pytest.mark.whole
+@pytest.mark.parametrize("victim", ["miner", "clinic"])
 def test_a_kill_during_upload_changes_nothing(
     victim: str,
     make_nodes: Callable[..., Any],

@@ -15,7 +15,7 @@ from support import PATIENCE_SECONDS
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.study.reading import read_study
 from verticil.simulation import peers
-from verticil.simulation.in_process import run_peers
+from verticil.simulation.in_memory_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 
 

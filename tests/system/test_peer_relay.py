@@ -22,7 +22,7 @@ from verticil.party.protocol.relay.network import open_seals
 from verticil.shared.documents.config import RELAY
 from verticil.shared.numerics.model.artifact import HEADER_BYTES, MAGIC
 from verticil.shared.study.reading import read_study
-from verticil.simulation.in_process import run_peers
+from verticil.simulation.in_memory_peers import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, peer_pb2, relay_pb2
 
@@ -135,6 +135,7 @@ def pieces(data: bytes, length: int) -> list[bytes]:
     return [data[start : start + length] for start in range(0, len(data) - length, max(1, len(data) // 20))]
 
 
+@pytest.mark.whole
 def test_feature_13_the_miner_sees_nothing_and_the_release_is_the_same(
     people: dict[str, Path], direct: dict[str, bytes], peer_study_text: str, tmp_path: Path
 ) -> None:

@@ -117,7 +117,11 @@ def of_csv(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     "place",
-    [as_parquet, pytest.param(as_duckdb, marks=pytest.mark.slow), pytest.param(as_sqlite, marks=pytest.mark.slow)],
+    [
+        pytest.param(as_parquet, marks=pytest.mark.whole),
+        pytest.param(as_duckdb, marks=pytest.mark.slow),
+        pytest.param(as_sqlite, marks=pytest.mark.slow),
+    ],
 )
 def test_a_release_does_not_depend_on_where_the_table_is(
     tmp_path: Path, of_csv: dict[str, bytes], place: Callable[[pa.Table, Path], DatasetRule]

@@ -37,6 +37,7 @@ def case(tmp_path: Path, study_text: str, write_federation_tables: Callable[...,
     return Case(study=tmp_path / "study.toml", tables=write_federation_tables(tmp_path / "tables", 2000))
 
 
+@pytest.mark.whole
 def test_feature_31_the_containers_folders_give_the_release_of_a_local_run(
     case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

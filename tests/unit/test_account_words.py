@@ -200,8 +200,8 @@ def test_limits_of_everybody_give_each_account_a_line(
         "account 'public' (everybody, by what is published): epsilon 1.00 per person spent of epsilon 7.50, delta 1e-05,"
         " epsilon 6.50, delta 1e-05 left",
     )
-    for command in ("status", "ledger"):
-        assert all(f"data set people: {line}" in said(folder, capsys, command) for line in spent)
+    for listing in ("status", "ledger"):
+        assert all(f"data set people: {line}" in said(folder, capsys, listing) for line in spent)
     with Site.look(load_party(folder / "party.toml")) as site:
         html = page(folder, "study", view.study(site, site.state.find(digest), NOW))
         assert 'data-label="limit of a study">5.00, δ 1e-06</td>' in html

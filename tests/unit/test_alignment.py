@@ -38,13 +38,13 @@ def blocks(request, monkeypatch):
     monkeypatch.setattr(sorting, "_LEAST_OF_A_RUN", 2)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lists=some_lists)
 def test_the_common_people_are_those_of_pythons_sets(blocks, lists):
     check(lists, [sorted(items) for items in lists], intersect([as_array(items) for items in lists]))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lists=some_lists, seed=st.integers(0, 2**32 - 1))
 def test_tokens_in_their_owners_order_are_intersected_too(blocks, tmp_path, lists, seed):
     generator = np.random.default_rng(seed)

@@ -172,9 +172,9 @@ def test_shares_are_those_of_the_document_and_of_the_records(made: Made) -> None
         first, second = item["variables"]
         pair, turned = made.release.joint(first, second), made.release.joint(second, first)
         for column in ("estimate", "network", "synthetic"):
-            expected = np.array(item[column])
-            np.testing.assert_allclose(pair[column].to_numpy(), expected.ravel(), rtol=0, atol=1e-12)
-            np.testing.assert_allclose(turned[column].to_numpy(), expected.T.ravel(), rtol=0, atol=1e-12)
+            table_of_pair = np.array(item[column])
+            np.testing.assert_allclose(pair[column].to_numpy(), table_of_pair.ravel(), rtol=0, atol=1e-12)
+            np.testing.assert_allclose(turned[column].to_numpy(), table_of_pair.T.ravel(), rtol=0, atol=1e-12)
         ends = np.array(item["interval"], dtype=float).reshape(-1, 2)
         np.testing.assert_array_equal(pair[["low", "high"]].to_numpy(), ends)
         assert pair.attrs["verdict"] == turned.attrs["verdict"] == item["verdict"]

@@ -8,6 +8,7 @@ import datetime as dt
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -56,11 +57,11 @@ def folder(tmp_path: Path, release_study) -> Path:
     return tmp_path
 
 
-def approve(folder: Path, who: str, **options: object) -> dict[str, object]:
+def approve(folder: Path, who: str, **options: Any) -> Any:
     return commands.approve(load_party(folder / "party.toml"), "heart", who, at=NOW, **options)  # type: ignore[arg-type]
 
 
-def refused(folder: Path, who: str, **options: object) -> VerticilError:
+def refused(folder: Path, who: str, **options: Any) -> VerticilError:
     with pytest.raises(VerticilError) as caught:
         approve(folder, who, **options)
     return caught.value
@@ -245,7 +246,7 @@ def way(folder: Path) -> tuple[str, ...]:
     with Site.open(config) as site:
         digest = site.state.find("heart").digest
 
-    def follows(value: object) -> bool:
+    def follows(value: Any) -> bool:
         followed = (StudyRecord, Study, Review, Approval, Vote, Event)
         return isinstance(value, followed) or (isinstance(value, bytes) and value == digest)
 

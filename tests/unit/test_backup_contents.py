@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from verticil.party.config import load_party
-from verticil.party.operator.backup import Restored, backup, restore, seal, unseal
+from verticil.party.operator.backup import Restored, backup, restore
+from verticil.party.operator.sealed_file import seal, unseal
 from verticil.shared.core.errors import GateFailed, VerticilError
 from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 

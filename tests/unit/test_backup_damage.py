@@ -8,7 +8,7 @@ import json
 import pytest
 import rfc8785
 
-from verticil.party.operator import backup as sealing
+from verticil.party.operator import sealed_file as sealing
 from verticil.shared.core.errors import GateFailed
 
 WORDS = "twelve letters and more"

@@ -217,7 +217,7 @@ def people_of(source: str, folder: Path, postgresql: Callable[[], Any]) -> str:
     ("source", "noticed"),
     [
         pytest.param("csv", "before", marks=pytest.mark.whole),
-        ("csv", "while it writes"),
+        pytest.param("csv", "while it writes", marks=pytest.mark.whole),
         pytest.param("sqlite", "before", marks=pytest.mark.slow),
         pytest.param("sqlite", "while it writes", marks=pytest.mark.whole),
         pytest.param("postgresql", "before", marks=pytest.mark.slow),

@@ -12,7 +12,8 @@ import pytest
 
 from support.releases import content_of, release_study_of_two
 from verticil.cli.main import main
-from verticil.party.operator.backup import restore, seal
+from verticil.party.operator.backup import restore
+from verticil.party.operator.sealed_file import seal
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.identity.authority import create_authority, issue

@@ -93,7 +93,7 @@ OWN: Final = {
     "party.operator.backup": "the site's own log",
     "party.dataset.blinding": "the site's own key",
     "party.operator.approvers": "the site's own configuration",
-    "party.operator.check": "the site's own folder",
+    "party.operator.preview": "the site's own folder",
     "party.operator.keys": "the site's own configuration",
     "party.operator.page": "templates of the package",
     "party.policy.ledger_recovery": "the site's own releases, each held against its SHA-256",

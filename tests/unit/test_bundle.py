@@ -10,6 +10,7 @@ import math
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,8 @@ def _house(folder: Path, federation: str = "hearts") -> House:
             folder, name, role, folder / "nodes", hosts=("localhost",) if role is Role.MINER else (), at=MADE
         )
         keys.append(SigningKey.load(issued.signing_key, issued.certificate))
-    return House((folder / "ca.crt").read_bytes(), fingerprint, *keys, folder)
+    miner, second_miner, party = keys
+    return House((folder / "ca.crt").read_bytes(), fingerprint, miner, second_miner, party, folder)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,7 @@ def stranger(tmp_path_factory) -> House:
     return _house(tmp_path_factory.mktemp("stranger"))
 
 
-def _receipt(content: ReleaseContent, key: SigningKey, index: int, changes: dict[str, object] | None = None):
+def _receipt(content: ReleaseContent, key: SigningKey, index: int, changes: dict[str, Any] | None = None):
     body = {
         "artifact_sha256": "00" * 32, "size": 100, "n_records": content.n_common,
         "party": content.study.units[index].owner, "unit": index, "variables": list(content.study.units[index].variables),
@@ -254,7 +256,7 @@ def _flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def _said(release: Path, **changed: object) -> None:
+def _said(release: Path, **changed: Any) -> None:
     """Let manifest.sig say something else of itself; the signatures stay."""
     path = release / "manifest.sig"
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))

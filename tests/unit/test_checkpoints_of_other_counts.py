@@ -16,7 +16,8 @@ from support.noisy_tables import study as noisy_study
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption
-from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, TablesFile
+from verticil.miner.scheduler.job import ColumnFile, LearningJob, TablesFile
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tables, write_tables
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.joint import checkpoints as work

@@ -5,15 +5,15 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning.scoring import column_groups as groups
 from verticil.miner.learning.scoring import counting
 from verticil.miner.learning.scoring.counting import PairTables, all_pair_tables, family_table
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation import contingency
 from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 
-SIZES = (0, 1, 3, 4095, 4096, 4099, groups.BLOCK_RECORDS, groups.BLOCK_RECORDS + 5)
+SIZES = (0, 1, 3, 4095, 4096, 4099, TUNING.block_records, TUNING.block_records + 5)
 STATES = (
     (2, 3, 5),
     (2, 256, 7, 3),
@@ -91,7 +91,7 @@ def test_columns_that_do_not_fit_are_refused(columns, n_states):
 
 
 def test_tables_that_do_not_fit_in_memory_are_refused():
-    with pytest.raises(ValueError, match=f"at most {counting.MAX_PAIR_CELLS}"):
+    with pytest.raises(ValueError, match=f"at most {TUNING.most_pair_cells}"):
         all_pair_tables([np.zeros(1, np.uint16)] * 2, (60_000, 60_000))
 
 

@@ -585,6 +585,7 @@ def essence(folder: Path) -> str:
     return json.dumps([whole, len(whole) < len(found)])
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_killed_at_any_durable_step_it_ends_as_if_nothing_had_been(tmp_path: Path, every: bool) -> None:

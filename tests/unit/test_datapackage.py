@@ -57,6 +57,7 @@ def test_fields_say_categories_limits_and_owners(package: Path):
     assert document["title"].startswith("SYNTHETIC")
 
 
+@pytest.mark.whole
 def test_frictionless_accepts_the_table_and_enforces_categories_and_limits(package: Path):
     import frictionless
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, percent, total_words
+from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, total_words
+from verticil.party.policy.comparison import percent
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric

@@ -117,6 +117,7 @@ def test_without_the_package_its_command_is_in_no_list_and_says_what_to_install(
     assert "pip install ./deploy/experiments" in error["hint"]
 
 
+@pytest.mark.whole
 def test_without_the_package_its_method_is_none_and_its_options_are_not_there(tmp_path: Path) -> None:
     """A process of its own: the options of `synthesize` are those of what is installed when it starts."""
     code = (

@@ -19,8 +19,10 @@ import pytest
 
 from support import PATIENCE_SECONDS
 from support.ports import free_port
-from verticil.cli.doctor_checks import Finding, check_certificate, check_disk, check_node, check_proxy, expiry
+from verticil.cli.doctor_findings import Finding
+from verticil.cli.machine_checks import check_certificate, check_disk, check_proxy, expiry
 from verticil.cli.main import main
+from verticil.cli.node_checks import check_node
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.party.audit.log import Event, What
@@ -601,7 +603,7 @@ def test_ends_of_certificates() -> None:
     def broken() -> None:
         raise PeerFault("CERTIFICATE_INVALID", "expired")
 
-    finding, nothing = check_certificate(broken, at=NOW)  # type: ignore[arg-type]
+    finding, nothing = check_certificate(broken, at=NOW)
     assert (finding, nothing) == (
         Finding(check="certificate", level="fail", detail="expired", code="CERTIFICATE_INVALID"),
         None,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from verticil.cli.doctor_checks import Finding, _masked, _miner_sealing
+from verticil.cli.doctor_checks import _masked, _miner_sealing
+from verticil.cli.doctor_findings import Finding
 from verticil.miner.config import load_miner
 from verticil.party.config import load_party
 from verticil.shared.federation.identity.key_words import key_words

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.tuning import tune
 from verticil.miner.learning.scoring import edge_confidence as strength
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.edge_confidence import edge_strengths, without_member
@@ -173,7 +174,7 @@ def test_what_is_known_without_samples_is_what_samples_give(link, monkeypatch):
         tables, dag = tables_of(columns, [quantize(identity(states))] * 3), Dag(parents=((), (), (0, 1)))
         found = edge_strengths(dag, tables, seed=2)
         with monkeypatch.context() as patched:
-            patched.setattr(strength, "_DECIDED", np.inf)
+            tune(patched, strength, decided_deviations=np.inf)
             for edge, told in edge_strengths(dag, tables, seed=2).items():
                 assert found[edge].strength == told.strength
                 assert found[edge].information == pytest.approx(told.information, abs=0.002)

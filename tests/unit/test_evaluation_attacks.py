@@ -85,7 +85,8 @@ def test_parts_are_linked_where_one_record_is_nearest_to_both(seed: int) -> None
     ]
     assert find_links(here, there, [0, 2]).tolist() == expected
     assert 0 < sum(expected) < asked.n
-    assert find_links(*points(published, published), [0, 2]).all()
+    there, here = points(published, published)
+    assert find_links(there, here, [0, 2]).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -134,7 +135,7 @@ def test_records_are_numbered_by_their_numbers() -> None:
             *(np.nan_to_num(v, nan=-1).tolist() for v in a.values[2:]),
             strict=True,
         )
-    )  # type: ignore[arg-type]
+    )
     assert len(set(rows)) == len(set(mine.tolist()))
 
 

@@ -104,13 +104,13 @@ def test_nobody_is_attacked_twice() -> None:
     )
     made = list(rounds(real, holdout, size=1000, seed=3, full=False))
     for tables in ([one.members for one in made], [one.others for one in made]):
-        ids = np.concatenate([table.values[-1] for table in tables if table is not None])  # type: ignore[misc]
+        ids = np.concatenate([table.values[-1] for table in tables if table is not None])
         assert len(set(ids.tolist())) == len(ids) == 1000  # as many members as there are others
     for one in made:
         assert one.others is not None
         for inside, whole in ((one.members, one.real), (one.others, one.tested)):
             assert all(np.array_equal(a, b[: inside.n]) for a, b in zip(inside.codes, whole.codes, strict=True))
-        kept = {id_ for table in (one.real, one.floor) for id_ in table.values[-1].tolist()}  # type: ignore[union-attr]
+        kept = {id_ for table in (one.real, one.floor) for id_ in table.values[-1].tolist()}
         assert len(kept) == 2000
 
 

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from support.tuning import tune
 from verticil.miner.learning.scoring import counting
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import design_tables, family_table, family_tables
@@ -123,7 +124,7 @@ def test_counting_several_families_can_be_stopped():
 
 
 def test_a_family_that_is_too_large_to_remember_is_left_for_later(monkeypatch, counts):
-    monkeypatch.setattr(counting, "MAX_FAMILY_CELLS", 10)
+    tune(monkeypatch, counting, most_family_cells=10)
     tables = FamilyTables(released(), units(), N_STATES, max_bytes=100)
     tables.count_ahead([(2, 3), (3,)])
     assert len(counts) == 1

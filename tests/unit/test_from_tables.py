@@ -43,6 +43,7 @@ def test_what_was_measured_has_exact_intervals_and_what_is_implied_is_marked(mea
     assert not any(pair.exact for pair in learned.pairs)
 
 
+@pytest.mark.whole
 def test_a_given_structure_is_kept_and_weak_edges_go(measured) -> None:
     parents = (("v0", ()), ("v1", ("v0",)), ("v2", ()), ("v3", ("v0",)), ("v4", ()))
     given = study(method="given", parents=parents, minimum_strength=None)
@@ -52,6 +53,7 @@ def test_a_given_structure_is_kept_and_weak_edges_go(measured) -> None:
     assert all(strength.strength >= 0.99 for strength in weaker.edge_strength.values())
 
 
+@pytest.mark.whole
 def test_privbayes_scores_tables_that_others_have_noised(measured) -> None:
     """A table is within tau, n over 5 sigma, here 83 cells; a pair that may not be one is not."""
     rule = {"method": "privbayes", "score": "total-variation", "minimum_strength": None}
@@ -73,6 +75,7 @@ def test_privbayes_scores_tables_that_others_have_noised(measured) -> None:
     assert not learn_from_tables(loud, study(**rule)).network.dag.edges()
 
 
+@pytest.mark.whole
 def test_the_same_tables_give_the_same_release(measured) -> None:
     one, other = (learn_from_tables(measured, study(method="tree", score="mutual-information")) for _ in range(2))
     assert one.network.dag == other.network.dag

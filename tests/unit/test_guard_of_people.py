@@ -28,7 +28,6 @@ from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
-    LINKAGE_MODES,
     LeftOut,
     LinkageRule,
     MaskedRule,
@@ -44,6 +43,7 @@ from verticil.shared.study.document import (
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.states import State
 from verticil.shared.study.unit import Unit
+from verticil.shared.study.vocabulary import LINKAGE_MODES
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 400

@@ -76,31 +76,31 @@ def faults(text: str) -> list[str]:
 
 def texts(source: str) -> Iterator[tuple[int, str, bool]]:
     """Line, text, and whether it is (a part of) a hint; docstrings are none. What is computed stands there as X."""
-    tree = parsed(source)
+    nodes = list(ast.walk(parsed(source)))
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
     said = [keyword.value for call in calls for keyword in call.keywords if keyword.arg in {"hint", "exists_hint"}]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and any(
             isinstance(to, ast.Name) and "hint" in to.id.lower() for to in node.targets
         ):
             said.append(node.value)
     hints = {id(part) for value in said for part in ast.walk(value)}
-    within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    within = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
-            said = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings | within:
-            said = node.value
+            text = node.value
         else:
             continue
-        yield node.lineno, said, id(node) in hints
+        yield node.lineno, text, id(node) in hints
 
 
 def named_wrongly(said: Iterable[tuple[int, str, bool]]) -> list[tuple[int, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from verticil.miner.learning import source_mixture as blend
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.publication import published_joint
+from verticil.miner.learning.search.protocol import Checkpoint, Interruption
 from verticil.miner.learning.source_mixture import blend_models
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
@@ -21,7 +23,7 @@ from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.replicates import people, redrawn
 from verticil.shared.numerics.model.elimination import network_pair
-from verticil.shared.numerics.model.joint import WeightedRecords
+from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 from verticil.shared.study.document import ParameterRule, ReleaseRule, Study, TablesRule
 
 CHAIN = tuple((f"v{i}", () if i == 0 else (f"v{i - 1}",)) for i in range(5))
@@ -71,6 +73,29 @@ def test_a_network_that_says_all_gets_most() -> None:
     assert np.mean(shares) < 0.75
 
 
+def test_an_estimate_of_columns_goes_on_where_it_was_stopped() -> None:
+    made = dataclasses.replace(given(2.0), release=ReleaseRule(sample_from="joint", seed=1))
+    kept: list[Checkpoint] = []
+    steps: list[list[int]] = []
+
+    def estimated(interruption: Interruption) -> JointModel:
+        percents: list[int] = []
+        steps.append(percents)
+        found = learn(
+            of_chain(500, 0),
+            made,
+            progress=lambda stage, percent: percents.append(percent) if stage == "estimating" else None,
+            interruption=interruption,
+        ).joint
+        assert found is not None
+        return found.model
+
+    whole = estimated(Interruption(keep=lambda make: kept.append(make())))
+    again = estimated(Interruption(checkpoint=kept[-1]))
+    assert len(steps[1]) < len(steps[0])
+    assert np.array_equal(again.weights, whole.weights)
+
+
 @pytest.mark.parametrize("epsilon", [None, 2.0])
 def test_a_network_that_leaves_much_out_gets_nothing(epsilon) -> None:
     found = learned(of_chain(4000, 1), given(epsilon, NO_ARROWS)).joint
@@ -102,6 +127,7 @@ def test_a_blend_has_the_tables_between_both_and_the_same_input_gives_the_same()
     assert np.abs(far).sum() > 0.1
 
 
+@pytest.mark.whole
 def test_of_noisy_tables_it_is_a_function_of_them_and_the_network_stays() -> None:
     asked = dataclasses.replace(study(), tables=TablesRule(epsilon=1.0, delta=1e-9))
     measured = redrawn(empty(study()), truth(), np.random.default_rng(8))
@@ -144,7 +170,7 @@ def test_which_studies_leave_it_open() -> None:
 
 def test_people_who_are_drawn_again_are_released_as_the_study_says() -> None:
     """Shares of 40,000 people are within 5 standard deviations of what the channels say: of 12 cells once in 100,000 tests."""
-    channels = [quantize(symmetric(3, epsilon=1.0)), subset_selection(9, epsilon=1.0)]
+    channels: list[Any] = [quantize(symmetric(3, epsilon=1.0)), subset_selection(9, epsilon=1.0)]
     units = tuple(ColumnUnit(variables=(v,), domain=None, channel=channel) for v, channel in enumerate(channels))
     codes = np.array([[0, 0], [1, 4], [2, 8]], dtype=np.uint16)
     model = WeightedRecords(n_states=(3, 9), codes=codes, weights=np.array([0.2, 0.3, 0.5]))

@@ -104,7 +104,9 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize(("with_network", "stops"), [(False, (4, 30)), (True, (3, 90))])
+@pytest.mark.parametrize(
+    ("with_network", "stops"), [(False, (4, 30)), pytest.param(True, (3, 90), marks=pytest.mark.whole)]
+)
 def test_an_estimate_goes_on_bit_for_bit(
     with_network: bool, stops: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +135,7 @@ def test_an_estimate_goes_on_bit_for_bit(
         estimate(tables, seed=4, records=records, checkpoint=kept[-1])
 
 
-def drawn_from(columns: list[np.ndarray]) -> object:
+def drawn_from(columns: list[np.ndarray]) -> Any:
     """Records of a network that has only the first edge: the last column is on its own."""
 
     def records(n: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -208,7 +210,7 @@ def chain(n: int, seed: int, length: int) -> list[np.ndarray]:
     return columns
 
 
-@pytest.mark.parametrize(("part", "most"), [(0.0, 0.9), (0.25, 0.97), (0.5, 1.0)])
+@pytest.mark.parametrize(("part", "most"), [(0.0, 0.9), pytest.param(0.25, 0.97, marks=pytest.mark.whole), (0.5, 1.0)])
 def test_the_less_a_network_leaves_unexplained_the_less_of_the_tables_is_followed(
     part: float, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,8 +100,8 @@ def test_margins_miss_what_they_miss_when_people_are_drawn_and_randomized(sigma:
         estimate = (released + generator.normal(0, sigma * math.sqrt(k / (d - 1)), k)) @ channel.inverse
         missed.append(np.abs(simplex(estimate / estimate.sum()) - people / n))
     (column,) = module._columns([channel] * d, n, sigma)
-    rows, inverse = channel.probabilities, channel.inverse
-    given = rows @ inverse**2 - (rows @ inverse) ** 2  # variance of a record's weights, given its category
+    chances, inverse = channel.probabilities, channel.inverse
+    given = chances @ inverse**2 - (chances @ inverse) ** 2  # variance of a record's weights, given its category
     np.testing.assert_allclose(column.scatter, shares @ given, rtol=1e-9)
     np.testing.assert_allclose(np.sqrt(column.missed), np.mean(missed, axis=0) / math.sqrt(2 / math.pi), rtol=0.35)
 

@@ -17,7 +17,7 @@ N_STATES = (3, 2, 4, 2)
 METHODS = ("systematic", "independent", "without-replacement")
 
 
-MODELS = {"mixture": random_mixture(N_STATES), "weighted": random_records(N_STATES)}
+MODELS: dict[str, JointModel] = {"mixture": random_mixture(N_STATES), "weighted": random_records(N_STATES)}
 
 
 @pytest.fixture(params=list(MODELS))

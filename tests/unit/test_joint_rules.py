@@ -91,8 +91,8 @@ def check(found: LearnResult, made: Study) -> None:
             some = allowed.any(axis=1, keepdims=True)
             for table in (family.probability, family.standard_error, family.interval_high):
                 assert (np.nan_to_num(table)[some & ~allowed] == 0).all()
-    codes, _ = records_of(found, made)
-    assert support.holds(codes).all()
+    records, _ = records_of(found, made)
+    assert support.holds(records).all()
 
 
 @pytest.mark.parametrize("epsilon", [None, 2.0])
@@ -109,6 +109,7 @@ def test_of_columns(epsilon, sample_from, monkeypatch) -> None:
         assert allowed is None or (pair.high[~allowed] == 0).all()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sample_from", ["joint", None])
 def test_of_noisy_tables(sample_from, monkeypatch) -> None:
     if sample_from is None:
@@ -116,6 +117,7 @@ def test_of_noisy_tables(sample_from, monkeypatch) -> None:
     check(*of_noisy_tables(release=ReleaseRule(sample_from=sample_from, seed=1)))
 
 
+@pytest.mark.whole
 def test_privbayes_in_noisy_tables() -> None:
     rule = dataclasses.replace(study().structure, method="privbayes", score="total-variation")
     found, made = of_noisy_tables(structure=rule)

@@ -190,7 +190,7 @@ def test_a_column_that_follows_costs_nothing() -> None:
     ],
 )
 def test_finer_values_that_mean_nothing(refinements, said: str) -> None:
-    items = (Refinement(name="r", variable="region", values=refinements),)
+    items: tuple[Refinement, ...] = (Refinement(name="r", variable="region", values=refinements),)
     if "too" in said:
         items = (*items, PLACE)
     study = dataclasses.replace(release_study_of_two(), knowledge=Knowledge(refinements=items))

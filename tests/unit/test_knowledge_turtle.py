@@ -160,6 +160,7 @@ def test_a_missing_file_a_folder_and_a_missing_library_say_what_to_do(tmp_path, 
     assert "verticil[knowledge]" in caught.value.hint
 
 
+@pytest.mark.whole
 def test_a_validator_of_shapes_finds_nothing_in_records_that_keep_the_rules_and_finds_a_planted_violation(tmp_path):
     """pyshacl reads the same file by itself. Of 400 random records it must refuse exactly those that break a rule."""
     graph = GRAPH.split(":function a", maxsplit=1)[0]

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from support import studies
+from support.tuning import tune
 from verticil.miner.learning import learn as learning
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Interruption, LearningCancelled, SearchProblem, SearchResult
 from verticil.miner.learning.search_facts import search_facts
-from verticil.miner.learning.selection import LEAST, cut_parents
+from verticil.miner.learning.selection import cut_parents
+from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
@@ -141,7 +143,7 @@ def test_what_cannot_be_learned_is_an_error_with_a_code():
 
 
 def test_too_many_categories_are_an_error_before_they_are_counted(monkeypatch):
-    monkeypatch.setattr(learning.counting, "MAX_PAIR_CELLS", 40)  # 3*2 + 3*4 + 3*2 + 2*4 + 2*2 + 4*2 = 44 cells
+    tune(monkeypatch, learning, "SCORING", most_pair_cells=40)  # 3*2 + 3*4 + 3*2 + 2*4 + 2*2 + 4*2 = 44 cells
     with pytest.raises(DataFault, match=r"44 cells, expected at most 40"):
         learn(chain(5), study_of())
 
@@ -302,10 +304,10 @@ def test_noise_cuts_parents_that_records_as_they_are_would_bear():
         cut = cut_parents(found, problem, n_records=n, noise=lambda members: left ** -len(members))
         return cut.dag.parents[2]
 
-    assert parents(math.ceil(LEAST * 64), 1.0) == (0, 1)
-    assert parents(math.ceil(LEAST * 64) - 1, 1.0) == (0,)
-    assert parents(math.ceil(LEAST * 64 / 0.5**6), 0.5) == (0, 1)
-    assert parents(math.ceil(LEAST * 64 / 0.5**6) - 1, 0.5) == (0,)
+    assert parents(math.ceil(TUNING.least_effective_records * 64), 1.0) == (0, 1)
+    assert parents(math.ceil(TUNING.least_effective_records * 64) - 1, 1.0) == (0,)
+    assert parents(math.ceil(TUNING.least_effective_records * 64 / 0.5**6), 0.5) == (0, 1)
+    assert parents(math.ceil(TUNING.least_effective_records * 64 / 0.5**6) - 1, 0.5) == (0,)
     assert parents(1, 0.5) == (0,)  # that it tells something has been tested
 
 

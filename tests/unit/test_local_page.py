@@ -454,6 +454,7 @@ def test_feature_39_an_older_state_is_not_upgraded_by_looking(folder: Path, visi
     assert f"schema version 3, expected {SCHEMA_VERSION}" in visitor.page(status=503).text
 
 
+@pytest.mark.whole
 def test_feature_39_the_command_serves_until_it_is_ended(folder: Path) -> None:
     arguments = ["party", "ui", "--listen", "127.0.0.1:0", "--config", str(folder / "party.toml"), "--format", "json"]
     command = [sys.executable, "-m", "verticil.cli", *arguments]

@@ -134,7 +134,7 @@ def test_everything_else_that_a_policy_may_say_refuses_by_name(tmp_path: Path) -
 
 def test_the_miner_must_be_allowed_to_deal_where_a_table_has_columns_of_three_parties(tmp_path: Path) -> None:
     policy, study = load_party(initialised(tmp_path)).policy, masked(3)
-    three = dataclasses.replace(study.tables, three_way=(("v0", "v1", "v2"),))  # type: ignore[type-var]
+    three = dataclasses.replace(study.tables, three_way=(("v0", "v1", "v2"),))
     triple = dataclasses.replace(study, tables=three)
     assert against(policy, study) == []
     (told,) = against(policy, triple)
@@ -144,7 +144,7 @@ def test_the_miner_must_be_allowed_to_deal_where_a_table_has_columns_of_three_pa
     assert four is not None
     assert "miner with insurer (columns of clinic: epsilon 6 over 1)" in four.words[2]
     assert "miner with clinic" not in four.words[2]
-    plan = next(item for item in four_figures(triple).floor if item.names == ("miner", "clinic"))  # type: ignore[union-attr]
+    plan = next(item for item in four_figures(triple).floor if item.names == ("miner", "clinic"))
     assert (plan.owners, plan.columns) == (("insurer", "registry"), 2)
 
 

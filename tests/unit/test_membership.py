@@ -13,6 +13,7 @@ import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -93,7 +94,7 @@ def private_bytes(folder: Path) -> list[bytes]:
             if isinstance(key, ec.EllipticCurvePrivateKey):
                 found.append(key.private_numbers().private_value.to_bytes(32, "big"))
             else:
-                found.append(key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption()))  # type: ignore[union-attr]
+                found.append(key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption()))
     return found
 
 
@@ -121,12 +122,12 @@ def test_feature_08_no_private_key_is_ever_outside_its_own_sites_folder(
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     shown: list[str] = []
 
-    def run(*arguments: object) -> dict[str, object]:
+    def run(*arguments: object) -> dict[str, Any]:
         assert main([*map(str, arguments), "--format", "json"]) == 0
         streams = capsys.readouterr()
         shown.append(streams.out + streams.err)
         assert_no_key_outside(tmp_path, sites)
-        made: dict[str, object] = json.loads(streams.out)
+        made: dict[str, Any] = json.loads(streams.out)
         return made
 
     authority = tmp_path / "coordinator" / "ca"

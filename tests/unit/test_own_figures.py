@@ -54,7 +54,7 @@ SCHEMES = {
     "independent-draws": ('sampling = "systematic"', 'sampling = "independent"'),
     "dealt": ('sampling = "systematic"', 'sampling = "without-replacement"'),
 }
-QUICK = ("compound-and-subset", "dealt")
+QUICK = ("dealt",)
 N_PEOPLE = 2000
 
 

@@ -64,6 +64,7 @@ def test_a_cell_that_the_network_has_at_39_percent_where_5_are_true_is_flagged(e
     assert educated(epsilon, 1, planted=None)[0].verdict == WITHIN
 
 
+@pytest.mark.whole
 def test_a_right_network_is_called_wrong_in_at_most_one_of_twenty():
     """Intervals of a pair all hold in 95 % of 100 draws: fewer than 87 with a probability of .001; the seed is fixed."""
     held = 0

@@ -7,6 +7,7 @@ import datetime as dt
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from support.documents import FEDERATION, party_toml
 from support.linking import records_of
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw, seals
-from verticil.party.dataset.encoding import Compound
+from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.perturb import compound_digest
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import LocalDataset, compounds_of, origins, read_holding, releases_of, unit_codes
@@ -62,7 +63,7 @@ def config_of(folder: Path, extra: str = "") -> PartyConfig:
     return load_party(folder / "party.toml")
 
 
-def study_of(study: Study, **changes: object) -> Study:
+def study_of(study: Study, **changes: Any) -> Study:
     """The clinic has a compound of two columns and a subset column, the registry what it has in `study`."""
     registry = [position for position, v in enumerate(study.schema.variables) if v.owner != "clinic"]
     clinic = (
@@ -102,7 +103,7 @@ def released(config: PartyConfig, study: Study, index: int) -> dict[bytes, list[
     release = releases_of(config, study, holding, site_secret=SECRET)[index]
     rows = np.arange(holding.n_records)
     codes = randomize(holding, rows, study, index, release=release, version_tag=b"", site_secret=SECRET)
-    sets = codes.reshape(holding.n_records, -1)
+    sets: Any = codes.reshape(holding.n_records, -1)
     return {tag.tobytes(): row.tolist() for tag, row in zip(holding.tags, sets, strict=True)}
 
 
@@ -216,7 +217,7 @@ def test_what_a_compound_release_is_made_of(folder, release_study):
     assert releases_of(other, study, read(other, study), site_secret=SECRET)[0] == release
 
 
-def variants() -> dict[str, dict[str, object]]:
+def variants() -> dict[str, dict[str, Any]]:
     return {
         "turned": {"variables": ("relationship", "marital-status"), "impossible": ((0, 1), (1, 1))},
         "other combinations": {"impossible": ((0, 0), (1, 1))},

@@ -63,7 +63,7 @@ def test_an_error_means_the_same_in_every_protocol(error: VerticilError, failed:
 
 
 def test_no_code_that_another_node_sends_ends_the_daemon() -> None:
-    for code in engines.is_waited_out.__globals__["ENDS_THE_DAEMON"]:
+    for code in vars(engines)["is_waited_out"].__globals__["ENDS_THE_DAEMON"]:
         error = from_code(code, "x")
         error.teller = "the miner"
         assert meaning_of(error, waited_out=TRIED_AGAIN, has_failed=False) is Meaning.TRIED_AGAIN

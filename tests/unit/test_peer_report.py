@@ -41,7 +41,7 @@ def test_it_names_the_noise_that_was_drawn(peer_case, peer_study, noisy):
     other = render(_content(peer_case(peer_study(share=ShareRule(epsilon=2.0, delta=1e-6, noise="discrete-gaussian")))))
     sums = r"all 3 organisations together this adds up to at most ε = ([\d.]+), δ = 3 × 10⁻⁶"
     everybody = r"and for everybody who has this release: ε = ([\d.]+), δ = 3 × 10⁻⁶"
-    noise, total = (float(re.search(pattern, _words(other))[1]) for pattern in (sums, everybody))  # type: ignore[index]
+    noise, total = (float(re.search(pattern, _words(other))[1]) for pattern in (sums, everybody))
     assert 2 < noise < 6  # composed: less than what three of them add up to
     assert total == pytest.approx(6 + noise, abs=0.01)
     assert "Each organisation added discrete Gaussian noise to every count" in _words(noisy)

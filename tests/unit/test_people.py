@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_people_are_those_whose_id_is_there_once(
     generator = np.random.default_rng(3)
     numbers = [*range(900), *generator.integers(0, 900, 150), *[17] * 5]
     ids = [f" p{n} " if n % 10 else "" for n in generator.permutation(numbers)]
-    codes = {
+    codes: dict[str, Any] = {
         "sex": generator.integers(0, 2, len(ids)).astype(np.uint8),
         "area": generator.integers(0, 900, len(ids)).astype(np.uint16),
     }
@@ -220,7 +221,7 @@ def test_a_disk_is_not_filled_to_the_brim(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(owner: object, folder: Path):
+    def full(owner: Any, folder: Path):
         file = open("/dev/full", "r+b", buffering=0)  # noqa: SIM115  every write to it says ENOSPC
         weakref.finalize(owner, file.close)
         return file

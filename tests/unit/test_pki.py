@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -193,7 +194,7 @@ def test_credentials_load_and_never_show_the_key(home: Path) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_belong_together_is_refused(home: Path, code: str, change: dict[str, object]) -> None:
+def test_what_does_not_belong_together_is_refused(home: Path, code: str, change: dict[str, Any]) -> None:
     given = {
         "certificate": "a-nodes/alice.crt",
         "key": "a-nodes/alice.key",
@@ -317,7 +318,7 @@ def test_feature_29_a_statement_of_a_revoked_certificate_is_refused_unless_it_is
 def test_statements_that_do_not_hold(home: Path, signer: SigningKey, ca: bytes) -> None:
     signed = signer.sign(b"body")
 
-    def verify(**changes: bytes) -> object:
+    def verify(**changes: bytes) -> Any:
         changed = common_pb2.Signed(body=signed.body, signature=signed.signature, certificate=signed.certificate)
         for name, value in changes.items():
             setattr(changed, name, value)
@@ -370,7 +371,7 @@ def test_only_a_certificate_for_signing_signs_statements_of_its_own_federation_w
     key = ed25519.Ed25519PrivateKey.generate()
     good = {"uri": "verticil://fed/miner/miner", "purpose": SIGNING_PURPOSE}
 
-    def verified(at: dt.datetime | None = NOW, **changes: object) -> Identity:
+    def verified(at: dt.datetime | None = NOW, **changes: Any) -> Identity:
         signed = _certified(home / "a", key, **{**good, **changes}).sign(b"body")  # type: ignore[arg-type]
         return verify_signed(signed, ca, role=Role.MINER, at=at)
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from support.posterior import FOUR, MIXED, THREE, sample_graphs, sets_of
+from support.tuning import tune
 from verticil.shared.core.arrays import Counts
 from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.posterior import chains
 from verticil.shared.numerics.posterior.chains import Chains
 from verticil.shared.numerics.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size, worth_of
 from verticil.shared.numerics.posterior.exact import exact_posterior
@@ -92,7 +94,7 @@ def drawn(sample: GraphSample) -> tuple[bytes, bytes]:
 
 def in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some steps of the chains between two states, not all."""
-    monkeypatch.setattr("verticil.shared.numerics.posterior.chains._BLOCK_SETS", 400_000)
+    tune(monkeypatch, chains, block_sets=400_000)
 
 
 def test_a_run_goes_on_from_any_checkpoint_to_the_same_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

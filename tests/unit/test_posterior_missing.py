@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from support import studies
 from support.posterior import sets_of
+from support.tuning import tune
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.posterior import incomplete as glue
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption
@@ -111,7 +112,7 @@ def test_graphs_and_cells_have_the_posterior_given_the_known_cells(
     columns, unknown = records()
     graphs, exact, of_cells = enumerated(columns, unknown, score)
     problem = problem_of(columns, unknown, score)
-    monkeypatch.setattr(room, "_COMPLETED", 20_000)  # all of them
+    tune(monkeypatch, room, completed_draws=20_000)  # all of them
     found = sampled(problem, CompletingChains())
     assert found.sample.diagnostics.agree
     assert distance(exact, shares_of(found, graphs)) < MOST
@@ -158,7 +159,7 @@ def test_the_log_weight_is_that_of_graph_and_completed_records(score: LocalScore
 
 
 def test_a_run_that_goes_on_from_any_checkpoint_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_BLOCK", 1)  # a checkpoint after every round
+    tune(monkeypatch, room, block_looks=1)  # a checkpoint after every round
     columns, unknown = records()
     problem, chains = problem_of(columns, unknown, "bdeu"), CompletingChains(steps=60)
     whole = sampled(problem, chains)
@@ -186,7 +187,7 @@ def test_a_run_that_goes_on_from_any_checkpoint_is_the_same(monkeypatch: pytest.
 
 def test_what_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     columns, unknown = records()
-    monkeypatch.setattr(room, "_MOST_CELLS", 15)
+    tune(monkeypatch, room, most_incomplete_cells=15)
     with pytest.raises(DataFault, match="records with a missing value have 18 values, expected at most 15"):
         problem_of(columns, unknown, "bdeu")
     with pytest.raises(Misuse, match="the tables of all families have 36 cells, expected at most 15"):
@@ -252,7 +253,7 @@ def test_networks_of_records_with_missing_values() -> None:
 
 
 def test_the_same_study_gives_the_same_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_BLOCK", 2**20)
+    tune(monkeypatch, room, block_looks=2**20)
     study, (_, seen) = study_of(dataclasses.replace(RULE, steps=400)), people(500)
     kept: list[Checkpoint] = []
     whole = learn(seen, study, interruption=Interruption(keep=lambda make: kept.append(make()))).posterior

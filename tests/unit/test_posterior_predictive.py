@@ -221,6 +221,7 @@ def test_records_are_of_their_network() -> None:
     assert stats.chisquare(counts.ravel(), 20_000 * turned.ravel() / turned.sum()).pvalue < 1e-4
 
 
+@pytest.mark.whole
 def test_the_predictive_distribution_has_the_posteriors_uncertainty() -> None:
     """A share of n records, n drawn given theta ~ Beta(a + N): beta-binomial. Mean and variance within 5 standard errors.
 

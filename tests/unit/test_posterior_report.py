@@ -11,7 +11,7 @@ import re
 import pytest
 
 from support.releases import with_posterior
-from verticil.shared.numerics.posterior import diagnostics
+from verticil.shared.numerics.posterior.tuning import TUNING
 from verticil.shared.release.formats import posterior as format_
 from verticil.shared.release.posterior import posterior_remarks
 from verticil.shared.release.report import posterior as posterior_report
@@ -108,7 +108,7 @@ def test_a_statistic_whose_draws_are_worth_too_little_is_named(content):
     assert "312 (801 in the tails)" in page
     enough = dataclasses.replace(few, r_hat=1.01, effective=500.0, tail=500.0)
     assert posterior_remarks(dataclasses.replace(posterior, predictive=(enough,)), schema.names) == ()
-    assert (format_.MOST_R_HAT, format_.LEAST_DRAWS) == (diagnostics.MOST_R_HAT, 500)
+    assert (TUNING.most_r_hat, 500) == (format_.MOST_R_HAT, format_.LEAST_DRAWS)
 
 
 def test_where_the_prior_speaks_and_where_a_column_is_constant_it_is_said(content):

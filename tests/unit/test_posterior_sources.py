@@ -14,9 +14,10 @@ from support.noisy_tables import study as noisy_study
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.posterior.draws import band
-from verticil.miner.learning.posterior.graphs import MOST_FULL_PLAIN, candidate_parents, consensus, mixed_graphs
+from verticil.miner.learning.posterior.graphs import candidate_parents, consensus, mixed_graphs
 from verticil.miner.learning.posterior.outcome import statistic
 from verticil.miner.learning.posterior.scores import PosteriorScores
+from verticil.miner.learning.posterior.tuning import TUNING
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.scores import PairScores, pair_scores
 from verticil.miner.learning.search.protocol import (
@@ -97,6 +98,7 @@ def test_networks_and_bands_of_a_sample(epsilon, source) -> None:
         assert pair.estimate == pytest.approx(network_pair(result.network, pair.first, pair.second), abs=0.05)
 
 
+@pytest.mark.whole
 def test_the_same_study_gives_the_same_posterior_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the whole has two processors, and what goes on one."""
     monkeypatch.setattr("verticil.miner.learning.posterior.graphs.processors", lambda: 2)
@@ -310,7 +312,7 @@ def test_many_variables_have_candidates_and_a_consensus_within_the_limits() -> N
     best = sorted((v for v in range(d) if v not in (2, 3)), key=lambda v: -information[v, 3])[:12]
     assert found[3] == tuple(sorted(best))
     assert candidate_parents(dataclasses.replace(problem, max_parents=2), pairs) is None
-    assert candidate_parents(problem, pairs, most=MOST_FULL_PLAIN) is None
+    assert candidate_parents(problem, pairs, most=TUNING.most_sets_of_all_plain) is None
     masks = np.zeros((8, d), dtype=np.uint64)
     masks[:, 0] |= 1 << 1  # required
     masks[:5, 5] |= 1 << 4

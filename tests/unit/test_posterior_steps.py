@@ -121,7 +121,7 @@ def test_the_transition_matrix_keeps_the_posterior(counts: Counts, together: int
     assert np.abs(wrong - exact.probability).max() > 1e-4
 
 
-@pytest.mark.parametrize("times", [1, 60])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.whole), 60])
 def test_a_step_draws_from_the_posterior_given_the_others(times: int) -> None:
     """Of four variables, any one to four of them; and where weights differ by thousands of nats, most of a table unread."""
     sets = sets_of(FOUR * times)

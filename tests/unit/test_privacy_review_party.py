@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def config_of(folder: Path, columns: str = "", **policy: object) -> PartyConfig:
+def config_of(folder: Path, columns: str = "", **policy: Any) -> PartyConfig:
     (folder / "party.toml").write_text(PARTY.replace("[policy]", columns + "[policy]"))
     config = load_party(folder / "party.toml")
     return dataclasses.replace(config, policy=dataclasses.replace(config.policy, **policy))

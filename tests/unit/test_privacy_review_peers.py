@@ -72,7 +72,7 @@ def _objected(study, **limits) -> list[tuple[str, str]]:
 def test_noise_so_small_that_it_hides_nothing_is_over_the_limit_of_a_study(peer_study):
     """The limit of a study is about everything of one person: with epsilon 20 the noisy counts are nearly the counts."""
     study = peer_study(share=ShareRule(epsilon=20.0, delta=1e-6, noise="discrete-gaussian"))
-    assert share_noise(bytes(32), study, study.parties[0]).sigma < 1.0  # type: ignore[union-attr]  # there is noise
+    assert share_noise(bytes(32), study, study.parties[0]).sigma < 1.0
     ((code, message),) = _objected(study)
     assert code == "BUDGET_EXCEEDED"
     assert "columns and shared parameters sums to" in message

@@ -163,7 +163,7 @@ async def test_a_peer_without_a_pinned_key_is_named_when_it_is_asked(made: Provi
 
     node = made.parties["south"]
     edit(node / "federation.toml", f'north = "{made.sealing["north"]}"\n', "")
-    network = RelayNetwork(load_party(node / "party.toml"), NoDirect(), lambda: None)  # type: ignore[arg-type, return-value]
+    network = RelayNetwork(load_party(node / "party.toml"), NoDirect(), lambda: None)
     with pytest.raises(Misuse, match=re.escape("sealing.north: no sealing key of that party")):
         await network.dial("north").hello(common_pb2.HelloRequest())
     with pytest.raises(PeerFault, match="dialled directly"):

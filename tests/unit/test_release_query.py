@@ -225,6 +225,7 @@ def of_samples(network: Network, generator: np.random.Generator, n: int) -> Netw
     return dataclasses.replace(network, families=tuple(families))
 
 
+@pytest.mark.whole
 def test_intervals_hold_as_often_as_they_say(release_content: ReleaseContent) -> None:
     """Of 300 samples of 1,500 people, 95 % intervals hold between 91 % and 98.5 % of the time.
 
@@ -391,6 +392,7 @@ def test_a_joint_model_answers_alone_where_the_network_is_too_wide(
     assert (refused > 0) == (kind == "records")
 
 
+@pytest.mark.whole
 def test_a_network_that_is_too_wide_by_itself(
     release_content: ReleaseContent,
 ) -> None:

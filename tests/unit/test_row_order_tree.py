@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from verticil.party.dataset.linkage import order_key, order_tree
+from verticil.party.dataset.order_commitment import order_key, order_tree
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.alignment.merkle import (
     BLOCK_RECORDS,

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def of_version_1(node: str, folder: Path) -> Path:
     return path
 
 
-def contents(path: Path) -> tuple[list[object], ...]:
+def contents(path: Path) -> tuple[list[Any], ...]:
     """Whole: what it is, its tables, and their rows."""
     with closing(sqlite3.connect(path)) as opened:
         tables = opened.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from support import studies
-from verticil.miner.learning.held_out import BLOCKS, HeldOut, check_pairs, quick_network, sample_of
+from support.tuning import tune
+from verticil.miner.learning import selection, structure
+from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.scoring import column_groups as groups
+from verticil.miner.learning.scoring import counting
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
@@ -25,6 +28,7 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.selection import CANDIDATES, Candidate, SelectedStructure, choose_search, search_columns
 from verticil.miner.learning.structure import Search, find_structure
+from verticil.miner.learning.tuning import TUNING
 from verticil.miner.storage.checkpoint import CheckpointFile, resume
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
@@ -96,7 +100,7 @@ def test_of_many_variables_hill_climbing_looks_at_candidates_alone(monkeypatch: 
         (a, b) for a in (0, 2, 3) for b in (0, 2, 3)
     }
     assert len(told.result.dag.edges()) >= 2
-    monkeypatch.setattr("verticil.miner.learning.structure.ALL_PAIRS", len(N_STATES) - 1)
+    tune(monkeypatch, structure, all_pairs_variables=len(N_STATES) - 1)
     assert not search_columns(columns, study, progress=lambda _stage, _percent: None).result.dag.edges()
 
 
@@ -159,19 +163,18 @@ def test_the_exact_search_over_orders_keeps_the_promise_and_its_mask_is_what_kee
 @pytest.mark.parametrize("method", ["genetic", "greedy", "auto"])
 def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
     """Small blocks and no threshold, so that the compiled kernel counts everything and has something to share out."""
-    monkeypatch.setattr("verticil.miner.learning.scoring.counting.KERNEL_FROM", 0)
-    monkeypatch.setattr("verticil.miner.learning.scoring.column_groups._THREADED_FROM", 0)
-    monkeypatch.setattr("verticil.miner.learning.scoring.column_groups.BLOCK_RECORDS", 4096)
+    tune(monkeypatch, counting, kernel_increments=0)
+    tune(monkeypatch, groups, threaded_increments=0, block_records=4096)
     study = study_of(2.0, method=method, score="auto" if method == "auto" else "mutual-information")
     columns = columns_of(study)
     pools: list[int] = []
     made = groups.ThreadPoolExecutor
 
-    def counting(threads: int, **names: str) -> ThreadPoolExecutor:
+    def count_pool(threads: int, **names: str) -> ThreadPoolExecutor:
         pools.append(threads)
         return made(threads, **names)
 
-    monkeypatch.setattr("verticil.miner.learning.scoring.column_groups.ThreadPoolExecutor", counting)
+    monkeypatch.setattr("verticil.miner.learning.scoring.column_groups.ThreadPoolExecutor", count_pool)
     answers = []
     for processors in (1, 2):
         monkeypatch.setattr(
@@ -186,7 +189,7 @@ def test_auto_takes_the_simplest_candidate_within_the_error_of_the_best():
     study = study_of(3.0)
     found = found_by(study, columns_of(study))
     assert tuple(candidate.search for candidate in found.candidates) == CANDIDATES
-    assert all(len(candidate.blocks) == BLOCKS and candidate.missing == 0 for candidate in found.candidates)
+    assert all(len(candidate.blocks) == TUNING.blocks and candidate.missing == 0 for candidate in found.candidates)
     best = max(found.candidates, key=lambda candidate: candidate.held_out)
     tree = next(candidate for candidate in found.candidates if candidate.search.method == "tree")
     behind, error = tree.behind(best)
@@ -314,7 +317,7 @@ def test_who_prefers_structure_gets_the_penalty_on_noise_or_a_tree_where_little_
 
 
 def test_of_many_variables_auto_compares_searches_on_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verticil.miner.learning.selection.ALL_PAIRS", len(N_STATES) - 1)
+    tune(monkeypatch, selection, all_pairs_variables=len(N_STATES) - 1)
     columns = columns_of(study_of(2.0), 4000)
     found = found_by(study_of(2.0), columns)
     assert [candidate.search.method for candidate in found.candidates] == ["order", "tree"]

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
-from verticil.party.dataset.sources.files import PART_ROWS
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
-from verticil.party.dataset.sources.source_table import DatasetRule, Format
+from verticil.party.dataset.sources.source_table import PART_ROWS, DatasetRule, Format
 from verticil.party.dataset.sources.texts import text_column
 from verticil.shared.core.errors import DataFault
 

@@ -26,9 +26,9 @@ from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval
-from verticil.shared.study.typed_variables import bin_labels
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
+from verticil.shared.study.typed_variables import bin_labels
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150

@@ -155,6 +155,7 @@ def test_a_time_out(people: DatasetRule, reader_set: PostgreSQL) -> None:
     assert (found.code, "time-out" in found.message) == ("DATA_INTERRUPTED", True)
 
 
+@pytest.mark.whole
 def test_a_lock_that_another_program_holds_is_waited_for_and_named(
     server: PostgreSQL, people: DatasetRule, reader_set: PostgreSQL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +261,7 @@ def test_a_configuration_reads_the_table_and_never_has_the_password(server: Post
     assert fault(config.datasets["people"], "id").code == "SECRET_MISSING"
 
 
+@pytest.mark.whole
 def test_a_view_whose_rows_change_between_two_reads_is_found(server: PostgreSQL, people: DatasetRule) -> None:
     """By the fingerprint that an approval binds to, which looks at no order: rows that have moved are the same data."""
     chance = "CREATE VIEW clinic.chance AS SELECT id, floor(3 * random())::int AS n FROM clinic.people"

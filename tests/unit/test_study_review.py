@@ -155,6 +155,7 @@ def test_no_command_takes_a_draft(words: str, tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.whole
 def test_simulate_alone_runs_a_draft_where_that_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

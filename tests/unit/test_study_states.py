@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from verticil.shared.study.states import Facts, State, derive, is_final
 from verticil.wire.v1 import common_pb2
 
 PARTIES = frozenset({"a", "b"})
-STEPS: list[tuple[dict[str, object], State]] = [
+STEPS: list[tuple[dict[str, Any], State]] = [
     ({"offered": False}, State.SUBMITTED),
     ({"offered": True}, State.AWAITING_APPROVAL),
     ({"approvals": frozenset({"a"})}, State.AWAITING_APPROVAL),
@@ -61,7 +62,7 @@ def test_a_study_goes_through_all_stages():
         ({"denials": frozenset({"a"}), "withdrawn": True}, State.WITHDRAWN),
     ],
 )
-def test_side_exits_win_over_stages_but_not_over_publication(change: dict[str, object], state: State):
+def test_side_exits_win_over_stages_but_not_over_publication(change: dict[str, Any], state: State):
     for facts, stage in histories():
         expected = State.PUBLISHED if stage is State.PUBLISHED else state
         assert derive(dataclasses.replace(facts, **change)) is expected

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from verticil.analyst.status import summary_payload
+from verticil.analyst.status import changes, summary_payload, why
 from verticil.cli import study_status
 from verticil.shared.documents.view_models import jsonable
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, control_pb2
 
 
-def party(name: str = "city", **facts: object) -> control_pb2.PartyStatus:
-    usual: dict[str, object] = {"online": True, "seen": True, "units_expected": 2}
+def party(name: str = "city", **facts: Any) -> control_pb2.PartyStatus:
+    usual: dict[str, Any] = {"online": True, "seen": True, "units_expected": 2}
     return control_pb2.PartyStatus(party=name, **(usual | facts))  # type: ignore[arg-type]
 
 
 def study(*parties: control_pb2.PartyStatus, state: State = State.UPLOADING) -> control_pb2.StudySummary:
     return control_pb2.StudySummary(
         study_id="readmission", study_digest=b"\x7c" * 32, state=state, parties=parties, deadline="2026-11-24T10:00:00Z"
-    )  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,8 @@ def study(*parties: control_pb2.PartyStatus, state: State = State.UPLOADING) -> 
         ),
     ],
 )
-def test_feature_22_why_a_study_waits(facts: dict[str, object], words: str) -> None:
-    assert study_status.why(party(**facts)) == words
+def test_feature_22_why_a_study_waits(facts: dict[str, Any], words: str) -> None:
+    assert why(party(**facts)) == words
 
 
 @pytest.mark.parametrize("standing", ["revoked", "expired", "carried"])
@@ -127,12 +128,12 @@ def test_feature_22_one_table_of_parties_and_stages(capsys: pytest.CaptureFixtur
 def test_feature_22_a_watch_that_is_no_terminal_prints_a_line_for_each_change() -> None:
     said: dict[str, str] = {}
     first = study(party("city", waiting_for="approval"), state=State.AWAITING_APPROVAL)
-    assert list(study_status.changes(first, said)) == ["readmission: awaiting approval", "city: waiting for approval"]
-    assert list(study_status.changes(first, said)) == []
+    assert list(changes(first, said)) == ["readmission: awaiting approval", "city: waiting for approval"]
+    assert list(changes(first, said)) == []
     sending = study(party("city", waiting_for="columns", stage="uploading", percent=5))
-    assert list(study_status.changes(sending, said)) == ["readmission: uploading", "city: uploading, 5 %"]
+    assert list(changes(sending, said)) == ["readmission: uploading", "city: uploading, 5 %"]
     done = study(party("city"))
-    assert list(study_status.changes(done, said)) == ["city: nothing is waited for"]
+    assert list(changes(done, said)) == ["city: nothing is waited for"]
 
 
 def test_feature_22_json_says_the_same() -> None:

@@ -251,6 +251,7 @@ def test_the_file_is_read_whole_and_of_its_own_study_or_not_at_all(tmp_path: Pat
         read_tables(path, shorter, N_COMMON, binding_of_tables(shorter, [], N_COMMON, 0.0), noisy=False)
 
 
+@pytest.mark.whole
 def test_a_release_is_a_function_of_the_noisy_tables(tmp_path: Path, study: Study) -> None:
     """Two inputs that differ in one person, given the same noisy tables: the same job, without a column, and the same release."""
     lines: list[bytes] = []
@@ -283,7 +284,7 @@ def test_receipts_of_a_release_of_noisy_tables_do_not_name_the_bytes() -> None:
         made = without_digest(
             receipt,
             lambda body, c=certificate: StoredSignature(body=body, signature=b"s", certificate=c),
-            NOW,  # type: ignore[misc]
+            NOW,
         )
         assert json.loads(made.body) == {"received_at": at, "unit": 3}
 

@@ -215,6 +215,7 @@ def distance(one: Network, other: Network) -> float:
     return float(np.mean([np.abs(network_pair(one, *p) - network_pair(other, *p)).sum() / 2 for p in pairs]))
 
 
+@pytest.mark.whole
 def test_whole_records_bring_a_network_nearer_to_the_truth() -> None:
     """By 100 other studies the distance is .68 of what it was, its standard deviation .10: the mean of six is above .85 once in
     30,000 tests. Planted: of one plain step, .97 with .01 (30 studies), it is always.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from support.documents import study_toml
+from support.tuning import tune
 from verticil.miner.learning import held_out
 from verticil.miner.learning.held_out import HeldOut
 from verticil.miner.learning.learn import learn
@@ -83,7 +84,7 @@ def test_p_values_of_all_pairs_are_those_of_each() -> None:
 def test_held_out_pairs_of_a_wide_table_are_every_few_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     d, columns = 20, chain(20, 400)
     units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(2))) for v in range(d)]
-    monkeypatch.setattr(held_out, "MOST_PAIRS", 50)
+    tune(monkeypatch, held_out, most_pairs=50)
     looked_at = list(itertools.combinations(range(d), 2))[::4]  # 190 pairs are 3.8 times 50
     sample = [column.copy() for column in columns]
     for b in {b for _, b in looked_at} & {b for a, b in looked_at if b == a + 1}:

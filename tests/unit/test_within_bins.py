@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,11 +32,11 @@ SET = 6000
 M = 100
 
 
-def income(**fields: object) -> Variable:
+def income(**fields: Any) -> Variable:
     return dataclasses.replace(Variable(name="income", owner="a", labels=LABELS, bins=EDGES), **fields)
 
 
-def study_of(variable: Variable | None = None, **rule: object) -> Study:
+def study_of(variable: Variable | None = None, **rule: Any) -> Study:
     """Two columns without a link between them: what is known of the shares is a Dirichlet distribution."""
     asked = PosteriorRule(steps=100, data_sets=M, within_bins="estimated")
     other = Variable(name="other", owner="a", labels=("no", "yes"))
@@ -131,6 +132,7 @@ def test_sets_differ_inside_bins_as_much_as_their_shape_is_unknown() -> None:
     )
 
 
+@pytest.mark.whole
 def test_a_predicted_mean_has_the_shape_s_uncertainty() -> None:
     """The deviation of the predicted mean of a bin's numbers; declared, the bin has nothing but its own numbers' scatter."""
     asked = (("mean", "income"),)

@@ -69,7 +69,7 @@ ENTRIES: Final[Mapping[str, Entry]] = {
     "healthcheck": Entry(
         help="Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when "
         "it does.",
-        module="verticil.cli.service_unit",
+        module="verticil.cli.healthcheck",
         function="healthcheck",
         example="--config miner.toml",
     ),

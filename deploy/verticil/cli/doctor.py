@@ -18,7 +18,7 @@ from verticil.cli.output import Format, FormatOption, emit, put, say
 from verticil.shared.core.errors import VerticilError
 
 if TYPE_CHECKING:
-    from verticil.cli.doctor_checks import Finding
+    from verticil.cli.doctor_findings import Finding
 
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -28,7 +28,7 @@ def doctor(
     form: FormatOption = Format.text,
 ) -> None:
     """Check certificates, state (database, audit log, secret), data, disk, connection, clock; say what to do. Changes nothing."""
-    from verticil.cli.doctor_checks import exit_code
+    from verticil.cli.doctor_findings import exit_code
 
     findings = run_reading(_collect(config, show=form is Format.text))
     code = exit_code(findings)
@@ -43,7 +43,8 @@ def doctor(
 
 
 async def _collect(config: Path, *, show: bool) -> list[Finding]:
-    from verticil.cli.doctor_checks import checks, fail
+    from verticil.cli.doctor_checks import checks
+    from verticil.cli.doctor_findings import fail
 
     findings: list[Finding] = []
 

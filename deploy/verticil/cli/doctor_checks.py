@@ -1,326 +1,36 @@
-"""What a check found: one line for people with what to do, one object for programs, one exit code for both.
-
-Checks of this machine: certificate, private files, disk, proxy variables. They read no private value and write nothing.
-
-Checks of the way to another node, each building on the one before: name, TCP, TLS, whether it accepts us, version, clock.
-
-What is asked of the node is its health, so nothing is reported to it and nobody counts as online by this.
-
-`checks`: which of these a party or a miner needs, in which order.
-"""
+"""All checks of a party or of a miner, in the order in which one builds on another."""
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-import datetime as dt
 import os
-import shutil
-import socket
-import stat
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from cryptography import x509
 
-from verticil.shared.core.errors import CODES, DataFault, Misuse, PeerFault, VerticilError
-from verticil.shared.documents.config import RELAY, Federation, is_loopback, toml_text
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError
+from verticil.shared.documents.config import RELAY, Federation, toml_text
 from verticil.shared.federation.audit import Verified
-from verticil.shared.federation.identity.identity import Identity, Role, peer_host
+from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.key_words import key_words
-from verticil.shared.federation.identity.pki import Credentials, exposed_file, identity_of, load_credentials, utc_now
+from verticil.shared.federation.identity.pki import Credentials, load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.membership.current import expiry_warning, expiry_words
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import DenyList
-from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations, check_revoked
-from verticil.shared.federation.transport.channel import diagnose, served_certificate, split_endpoint
-from verticil.shared.federation.transport.client import Connection
-from verticil.shared.federation.transport.health import check_health
+from verticil.shared.federation.transport.authorization import check_revoked
+from verticil.shared.federation.transport.channel import split_endpoint
 from verticil.shared.federation.transport.sealing import load_sealing_key
-from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 from verticil.shared.storage.database import version_of
-from verticil.shared.storage.disk import read_only_fault
 from verticil.shared.study.protocol import MINER
 
 if TYPE_CHECKING:
     from verticil.miner.config import MinerConfig
     from verticil.party.config import PartyConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The outcome of one check. It names files, hosts, counts and times, never a value of a table.
-
-    Attributes:
-        check: what was looked at: ``name resolution``.
-        level: ``ok``, ``warn`` (it works, for now) or ``fail`` (it does not).
-        detail: what was seen.
-        hint: what to do about it; empty when it is ok.
-        code: of the error that a daemon would end with; empty unless it failed.
-    """
-
-    check: str
-    level: Literal["ok", "warn", "fail"]
-    detail: str
-    hint: str = ""
-    code: str = ""
-
-
-def ok(check: str, detail: str) -> Finding:
-    """Return a finding that all works."""
-    return Finding(check=check, level="ok", detail=detail)
-
-
-def warn(check: str, detail: str, hint: str) -> Finding:
-    """Return a finding that it works, for now."""
-    return Finding(check=check, level="warn", detail=detail, hint=hint)
-
-
-def fail(check: str, error: VerticilError) -> Finding:
-    """Return a finding that it does not work."""
-    return Finding(check=check, level="fail", detail=error.message, hint=error.hint, code=error.code)
-
-
-def exit_code(findings: Iterable[Finding]) -> int:
-    """0 when nothing failed, else that of the first failure: what is mended first, as the checks build on each other.
-
-    >>> exit_code([ok("disk", ""), warn("proxy", "", "")])
-    0
-    """
-    return next((CODES[finding.code][1] for finding in findings if finding.level == "fail"), 0)
-
-
-_LOW_BYTES: Final = 1 << 30
-_PROXIES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
-_EXCEPTIONS: Final = ("no_grpc_proxy", "no_proxy")
-
-
-def check_certificate(load: Callable[[], Credentials], *, at: dt.datetime) -> tuple[Finding, Credentials | None]:
-    """Check the node's own certificate: chain, role, name, key, end.
-
-    Args:
-        load: reads and checks it (`verticil.shared.federation.identity.pki.load_credentials`).
-        at: now.
-
-    Returns:
-        The finding, and the credentials if they can be used.
-    """
-    try:
-        credentials = load()
-    except VerticilError as error:
-        return fail("certificate", error), None
-    return expiry("certificate", str(credentials.identity), credentials.not_after, at=at), credentials
-
-
-def expiry(check: str, whose: str, not_after: dt.datetime, *, at: dt.datetime) -> Finding:
-    """Say how soon a certificate ends; a warning from 30 days before."""
-    text = f"{whose}, {expiry_words(not_after, at)} ({not_after:%Y-%m-%d %H:%M} UTC)"
-    if expiry_warning(not_after, at) is None:
-        return ok(check, text)
-    return warn(check, text, "have it renewed now: verticil pki renew NAME.crt")
-
-
-def check_private_files(files: Mapping[str, Path]) -> Iterator[Finding]:
-    """Private files are there, and readable by their owner only.
-
-    Args:
-        files: what it is -> where it lies.
-    """
-    for what, path in files.items():
-        try:
-            mode = stat.S_IMODE(path.stat().st_mode)
-        except OSError as error:
-            fault = DataFault(
-                "SECRET_MISSING",
-                f"{what} {path}: cannot be read ({error.strerror})",
-                hint="is the path in the configuration right, and does this user own the file?",
-            )
-            yield fail("private files", fault)
-            continue
-        if mode & 0o077:
-            yield fail("private files", exposed_file(path, mode, what=what))
-        elif not os.access(path, os.R_OK):
-            unreadable = DataFault("SECRET_MISSING", f"{what} {path}: not readable by this user", hint="whose is it?")
-            yield fail("private files", unreadable)
-        else:
-            yield ok("private files", f"{what}: mode {mode:04o}")
-
-
-def check_disk(directory: Path, *, reserve_bytes: int) -> Finding:
-    """There is room in the state directory, and it can be written to.
-
-    Args:
-        directory: the state directory.
-        reserve_bytes: what must stay free.
-    """
-    if not directory.is_dir():
-        problem, hint = f"state directory {directory}: missing", "check state_directory in the configuration"
-        return fail("disk", Misuse("FILE_MISSING", problem, hint=hint))
-    if not os.access(directory, os.W_OK | os.X_OK):
-        return fail("disk", read_only_fault(directory))
-    free = shutil.disk_usage(directory).free
-    text = f"{free / 2**30:.1f} GiB free in {directory}"
-    if free < reserve_bytes:
-        fault = DataFault("DISK_FULL", f"{text}, expected at least {reserve_bytes / 2**30:.2g} GiB", hint="make room")
-        return fail("disk", fault)
-    return ok("disk", text) if free >= max(_LOW_BYTES, 2 * reserve_bytes) else warn("disk", text, "make room soon")
-
-
-def check_proxy(endpoint: str, environment: Mapping[str, str]) -> Finding:
-    """Return whether calls to an endpoint would go through a proxy, which must not open TLS.
-
-    Args:
-        endpoint: host:port.
-        environment: the environment variables.
-    """
-    variables = {name.lower(): value for name, value in environment.items()}
-    proxy = next((name for name in _PROXIES if variables.get(name)), None)
-    if proxy is None:
-        return ok("proxy", "none in the environment")
-    try:
-        host = split_endpoint(endpoint)[0].lower()
-    except PeerFault as fault:
-        return fail("proxy", fault)
-    exceptions = next((variables[name] for name in _EXCEPTIONS if variables.get(name)), "")
-    if host == "localhost" or is_loopback(host):
-        return ok("proxy", f"{proxy} is set, {host} is this machine")
-    host_entries = [entry.strip().lower().lstrip("*").lstrip(".") for entry in exceptions.split(",") if entry.strip()]
-    if any(host == entry or host.endswith(f".{entry}") for entry in host_entries):
-        return ok("proxy", f"{proxy} is set, {host} is excepted")
-    return warn(
-        "proxy",
-        f"{proxy} is set, and calls to {host} go through it",
-        f"a proxy that opens TLS cannot work here: have it pass {host} on, or add {host} to no_proxy",
-    )
-
-
-_SECONDS: Final = 5.0
-"""For each step on the way to another node."""
-
-
-async def check_node(
-    endpoint: str,
-    credentials: Credentials,
-    *,
-    clock: Callable[[], dt.datetime],
-    peer_identity: Identity | None = None,
-    server_name: str | None = None,
-    revocations: Revocations = EMPTY_DENY_LIST,
-) -> AsyncIterator[Finding]:
-    """Go as far as one gets on the way to a node; the first failure is the last finding.
-
-    Args:
-        endpoint: host:port.
-        credentials: ours.
-        clock: UTC now.
-        peer_identity: the node that must be there; None: the federation's miner.
-        server_name: name that the server's certificate must carry; the node's own, or the endpoint's host, when absent.
-        revocations: the deny-list.
-    """
-    name = server_name or (None if peer_identity is None else peer_host(peer_identity))
-    where = "" if peer_identity is None else f" ({peer_identity.role} '{peer_identity.name}')"
-
-    def of(check: str) -> str:
-        return f"{check}{where}"
-
-    try:
-        host, port = split_endpoint(endpoint)
-        infos = await asyncio.wait_for(
-            asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM), _SECONDS
-        )
-        addresses = sorted({str(entry[4][0]) for entry in infos})
-        yield ok(of("name resolution"), f"{host}: {', '.join(addresses[:4])}")
-    except (OSError, PeerFault, TimeoutError) as error:
-        fault = error if isinstance(error, PeerFault) else _name_fault(endpoint)
-        yield fail(of("name resolution"), fault)
-        return
-
-    def why() -> PeerFault:
-        return diagnose(
-            endpoint, credentials, server_name=name, target=peer_identity, timeout_seconds=_SECONDS, at=clock()
-        )
-
-    def connect() -> None:
-        socket.create_connection((host, port), _SECONDS).close()
-
-    try:
-        await asyncio.to_thread(connect)
-        yield ok(of("TCP"), f"{endpoint} answers")
-    except OSError:
-        yield fail(of("TCP"), await asyncio.to_thread(why))
-        return
-    try:
-        certificate = await asyncio.to_thread(
-            served_certificate,
-            endpoint,
-            credentials,
-            server_name=name,
-            target=peer_identity,
-            timeout_seconds=_SECONDS,
-        )
-        identity = identity_of(certificate)
-        check_revoked(certificate.serial_number, identity, revocations)
-        if peer_identity is None and identity.role is not Role.MINER:
-            raise PeerFault(
-                "IDENTITY_REFUSED",
-                f"{endpoint}: got {identity}, expected the miner",
-                hint="check [miner] endpoint in federation.toml: another node answers there",
-            )
-        yield expiry(of("TLS"), f"chain and name hold: {identity}", certificate.not_valid_after_utc, at=clock())
-    except VerticilError as error:
-        yield fail(of("TLS"), error)
-        return
-    line = Connection(endpoint, credentials, server_name=name, target=peer_identity, revocations=revocations)
-    async for finding in _check_acceptance(line, str(credentials.identity), clock=clock):
-        yield dataclasses.replace(finding, check=of(finding.check))
-
-
-async def _check_acceptance(line: Connection, us: str, *, clock: Callable[[], dt.datetime]) -> AsyncIterator[Finding]:
-    """Check that the node takes our calls, and what it tells of itself. Closes the connection."""
-    try:
-        health = await check_health(line, timeout_seconds=_SECONDS)
-    except VerticilError as error:
-        check = "protocol version" if error.code == "VERSION_UNSUPPORTED" else "accepted"
-        if error.code == "NOT_READY":
-            yield warn(check, error.message, error.hint)
-        else:
-            yield fail(check, error)
-        return
-    finally:
-        await line.close()
-    yield ok("accepted", f"as {us}")
-    try:
-        theirs = int(health.get(PROTOCOL_KEY, ""))
-        version = agree(theirs, here="this node", there="the other node")
-        yield ok("protocol version", f"{version} (this node speaks {PROTOCOL_VERSION}, the other {theirs})")
-    except VerticilError as error:
-        yield fail("protocol version", error)
-    except ValueError:
-        yield fail("protocol version", PeerFault("VERSION_UNSUPPORTED", "the other node does not say its version"))
-    if (stamp := health.get(TIME_KEY, "")).isdigit():
-        yield _skew(float(stamp) / 1000 - clock().timestamp())
-
-
-def _skew(ahead: float) -> Finding:
-    text = f"{abs(ahead):.1f} s {'behind' if ahead > 0 else 'ahead of'} the other node's"
-    if abs(ahead) <= SKEW.total_seconds():
-        return ok("clock", text)
-    return warn("clock", text, "have both machines set their clocks over the network (NTP): certificates go by time")
-
-
-def _name_fault(endpoint: str) -> PeerFault:
-    return PeerFault(
-        "UNREACHABLE",
-        f"{endpoint.rpartition(':')[0]}: no such host name",
-        hint="check the endpoint in federation.toml and this machine's name service",
-    )
-
-
-# ---- all checks of a node
+from verticil.cli.doctor_findings import Finding, fail, ok, warn
+from verticil.cli.machine_checks import check_certificate, check_disk, check_private_files, check_proxy
+from verticil.cli.node_checks import check_node
 
 _PARTY_RESERVE_BYTES: Final = 64 << 20
 

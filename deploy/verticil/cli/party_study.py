@@ -148,7 +148,7 @@ def preview(
     form: FormatOption = Format.text,
 ) -> None:
     """Write what would leave: the randomized codes of all local rows, and raw against randomized frequencies. Sends nothing."""
-    from verticil.party.operator.check import preview as party_preview
+    from verticil.party.operator.preview import preview as party_preview
 
     view = party_preview(site_of(config), study, out)
     if emit(view, form=form):

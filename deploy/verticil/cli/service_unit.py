@@ -14,16 +14,12 @@ What is written and why:
 - ``TimeoutStopSec``: a node stops within a few seconds, and goes on where it was when it was killed.
 
 `tests/unit/test_service_unit.py` has the units checked by ``systemd-analyze verify`` where that is installed.
-
-``verticil healthcheck``: is the daemon of this configuration alive? For containers and service managers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import sys
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -35,7 +31,6 @@ from verticil.cli.output import Format, FormatOption, emit, put
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import write_new
 from verticil.shared.core.errors import Misuse
-from verticil.shared.documents.config import toml_text
 
 UNITS: Final = Path("/etc/systemd/system")
 _HOMES: Final = ("/home", "/root", "/run/user")
@@ -156,47 +151,3 @@ def install_miner(
         compiles=True,
     )
     install("verticil-miner.service", text, to=to, show=show, form=form)
-
-
-def healthcheck(
-    config: Annotated[Path, typer.Option(help="miner.toml or party.toml of the daemon.")],
-    form: FormatOption = Format.text,
-) -> None:
-    """Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when it does.
-
-    What keeps it from its work is named, with its exit code: a full disk, an older ledger, a certificate that has ended.
-    """
-    try:
-        document = tomllib.loads(toml_text(config))
-    except tomllib.TOMLDecodeError:
-        raise Misuse("CONFIG_INVALID", f"{config}: not UTF-8 TOML") from None
-    role = "miner" if "listen" in document else "party"
-    detail = asyncio.run(_ask_miner(config)) if role == "miner" else _look_at_party(config)
-    if not emit({"role": role, "serving": True, "detail": detail}, form=form):
-        put(f"{role} serving: {detail}")
-
-
-async def _ask_miner(config: Path) -> str:
-    from verticil.miner.config import load_miner
-    from verticil.shared.core.health import judge
-    from verticil.shared.federation.identity.pki import load_credentials
-    from verticil.shared.federation.transport.client import Connection
-    from verticil.shared.federation.transport.health import check_health
-
-    miner = load_miner(config)
-    judge(miner.state_directory)
-    credentials = load_credentials(miner.certificate, miner.key, miner.federation)
-    host, _, port = miner.listen.rpartition(":")
-    address = "127.0.0.1" if host in {"0.0.0.0", "[::]", "::"} else host  # noqa: S104 - compared, not bound
-    line = Connection(f"{address}:{port}", credentials, server_name=miner.federation.miner_endpoint.rpartition(":")[0])
-    try:
-        await check_health(line)
-    finally:
-        await line.close()
-    return f"answers on port {port}"
-
-
-def _look_at_party(config: Path) -> str:
-    from verticil.party.operator.commands import probe
-
-    return probe(site_of(config))

@@ -29,8 +29,8 @@ from verticil.shared.documents.config import RELAY
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import require_reviewed
-from verticil.simulation.in_process import Tables, lay_out
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
+from verticil.simulation.table_layout import Tables, lay_out
 
 _PORT: Final = 8443
 

@@ -5,35 +5,23 @@ through `InMemoryCoordinator` instead of gRPC, serialized and parsed on their wa
 storage, learning, signing and release are what they are in a federation.
 
 Whoever simulates holds all the tables. The release says ``simulation: true``.
-
-A study between peers in one process: every party's own node, joined by memory in place of gRPC.
-
-With a learned structure there is a miner too, which gets scores and holds no data; and where parties are reached through it.
-
-The tables of a simulation, laid out as one file per party, so that the parties read them as they read any table.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
-import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
-from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
-from verticil.party.dataset.sources.source_table import DatasetRule
-from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
+from verticil.shared.core.errors import Misuse, VerticilError, from_code
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import Study
-from verticil.tables.reading import check_is_file, guess_reading
-from verticil.tables.settings import Settings, settings_of, with_columns
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -41,12 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from verticil.evaluate.measures.fidelity import Comparison
-    from verticil.miner.service.node import MinerNode
-    from verticil.shared.federation.identity.identity import Identity
-    from verticil.shared.federation.transport.interface import Coordinator, Peer, Service
-    from verticil.simulation.provision import Provisioned, Site
-
-Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame | DatasetRule] | Path | str | pd.DataFrame"
+    from verticil.shared.federation.transport.interface import Coordinator
+    from verticil.simulation.provision import Provisioned
+from verticil.simulation.in_memory_peers import WrapPeer, raise_if_ended, run_peers, serving_miner, start_parties
+from verticil.simulation.table_layout import Tables, lay_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -223,7 +209,7 @@ async def run_federation(
     stop = asyncio.Event()
     async with serving_miner(nodes, now, is_seeded=is_seeded) as node:
         control = InMemoryControl(node.control, analyst.identity)
-        parties = _parties(
+        parties = start_parties(
             nodes,
             node,
             stop,
@@ -236,7 +222,7 @@ async def run_federation(
         try:
             digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
             try:
-                summary = await follow_study(control, digest, step=step, check=partial(_check, parties))
+                summary = await follow_study(control, digest, step=step, check=partial(raise_if_ended, parties))
             except VerticilError as error:
                 raise _in_full(nodes, study, digest, error) from None
             await fetch_release(control, digest, release)
@@ -294,247 +280,3 @@ def _result(
         comparison=compare_with_tables(nodes, folder, study, seed=seed) if compare else None,
         release=None,
     )
-
-
-WrapPeer: TypeAlias = "Callable[[str, str, Peer], Peer]"
-"""For tests: put something between a party (first) and a peer that it asks (second)."""
-
-_LOOK_SECONDS: Final = 0.02
-
-
-class _Memory:
-    """`PeerNetwork` of one party, over the services of all."""
-
-    def __init__(self, services: MutableMapping[str, Service], identity: Identity, wrap: WrapPeer | None) -> None:
-        self._services = services
-        self._identity = identity
-        self._wrap = wrap
-
-    def dial(self, name: str) -> Peer:
-        from verticil.shared.federation.transport.in_memory import InMemoryPeer
-
-        if (service := self._services.get(name)) is None:
-            raise PeerFault("UNREACHABLE", f"'{name}' does not serve its peers yet")
-        line = InMemoryPeer(service, self._identity)
-        return self._wrap(self._identity.name, name, line) if self._wrap is not None else line
-
-    @contextlib.asynccontextmanager
-    async def serve(self, service: Service) -> AsyncGenerator[None]:
-        self._services[self._identity.name] = service
-        try:
-            yield None
-        finally:
-            del self._services[self._identity.name]
-
-
-async def run_peers(
-    nodes: Provisioned,
-    study: Study,
-    release: Path,
-    *,
-    is_seeded: bool,
-    wrap: Callable[[str, Coordinator], Coordinator] | None = None,
-    wrap_peer: WrapPeer | None = None,
-    clock: Callable[[], dt.datetime] | None = None,
-    step: Callable[[str], None] = lambda _line: None,
-) -> int:
-    """Serve the parties of provisioned folders in this event loop until every one of them has published.
-
-    Args:
-        nodes, study, is_seeded, wrap, clock, step: as for `run_federation`, which returns and raises the same.
-        release: folder to make: the parties' releases are equal, and this is one of them.
-        wrap_peer: see `WrapPeer`.
-    """
-    from verticil.shared.documents.config import RELAY
-    from verticil.shared.federation.identity.pki import utc_now
-    from verticil.shared.study.protocols import protocol_of
-    from verticil.simulation.peers import load_everywhere, take_home, until_published
-
-    now = clock if clock is not None else utc_now
-    digest = await asyncio.to_thread(load_everywhere, nodes.parties, study, at=now(), unreviewed=True)
-    stop = asyncio.Event()
-    async with contextlib.AsyncExitStack() as stack:
-        miner = None
-        if protocol_of(study).searches_scores(study) or RELAY in nodes.peers.values():
-            miner = await stack.enter_async_context(serving_miner(nodes, now))
-        tasks = _parties(
-            nodes, miner, stop, between=True, is_seeded=is_seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now
-        )
-        check = partial(_check, tasks)
-        try:
-            await until_published(nodes.parties, digest, step=step, check=check, look_seconds=_LOOK_SECONDS)
-        finally:
-            stop.set()
-            if miner is not None:
-                miner.changes.close()
-            await asyncio.gather(*tasks, return_exceptions=True)
-    place = release.parent / "taken"
-    folders, verification = await asyncio.to_thread(
-        take_home, nodes.parties, digest, place, ca_certificate=nodes.ca_certificate.read_bytes()
-    )
-    next(iter(folders.values())).rename(release)
-    shutil.rmtree(place)
-    return verification.common_records
-
-
-@contextlib.asynccontextmanager
-async def serving_miner(
-    nodes: Provisioned, clock: Callable[[], dt.datetime], *, is_seeded: bool = False
-) -> AsyncGenerator[MinerNode]:
-    """Serve the miner of provisioned folders, in this event loop, until the context ends.
-
-    `is_seeded`: the manifest says so.
-    """
-    from verticil.miner.config import load_miner
-    from verticil.miner.scheduler.learning import InlineLearning
-    from verticil.miner.service.node import MinerNode, sealing_of
-    from verticil.shared.federation.identity.pki import load_credentials
-    from verticil.shared.federation.identity.signing import SigningKey
-
-    config = load_miner(nodes.miner / "miner.toml")
-    credentials = load_credentials(config.certificate, config.key, config.federation)
-    async with MinerNode(
-        config.state_directory,
-        identity=credentials.identity,
-        authority=credentials.ca_pem,
-        signer=SigningKey.load(config.signing_key, config.certificate),
-        executor=InlineLearning(clock=clock),
-        limits=config.limits,
-        randomized_days=config.randomized_days,
-        sealing=sealing_of(config),
-        simulation=True,
-        seed_derived=is_seeded,
-        clock=clock,
-    ) as node:
-        yield node
-
-
-def _parties(
-    nodes: Provisioned,
-    miner: MinerNode | None,
-    stop: asyncio.Event,
-    *,
-    between: bool,
-    is_seeded: bool,
-    wrap: Callable[[str, Coordinator], Coordinator] | None,
-    wrap_peer: WrapPeer | None = None,
-    clock: Callable[[], dt.datetime],
-) -> list[asyncio.Task[None]]:
-    """Start the nodes of the parties; `between`: they reach each other, too."""
-    from verticil.party.config import load_party
-    from verticil.party.daemon import run_party
-    from verticil.shared.federation.identity.pki import load_credentials
-    from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
-
-    services: dict[str, Service] = {}
-    tasks: list[asyncio.Task[None]] = []
-    for name, folder in nodes.parties.items():
-        party = load_party(folder / "party.toml")
-        identity = load_credentials(party.certificate, party.key, party.federation).identity
-
-        def dial(name: str = name, identity: Identity = identity) -> Coordinator:
-            if miner is None:
-                raise PeerFault("UNREACHABLE", "this federation has no miner")
-            line = InMemoryCoordinator(miner.coordinator, identity)
-            return wrap(name, line) if wrap is not None else line
-
-        work = run_party(
-            party,
-            dial if miner else None,
-            peers=_Memory(services, identity, wrap_peer) if between else None,
-            stop=stop,
-            simulation=True,
-            seed_derived=is_seeded,
-            clock=clock,
-        )
-        tasks.append(asyncio.create_task(work, name=name))
-    return tasks
-
-
-def _check(parties: list[asyncio.Task[None]]) -> None:
-    for task in parties:
-        if task.done():
-            task.result()  # raises what ended the party
-
-
-def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str | None) -> list[Site]:
-    """Write one file per party.
-
-    Args:
-        folder: where tables are written that are not files already.
-        study: says whose column is whose.
-        tables: as for `simulate`.
-        id_column: name of the id column; None: that of the study's draft, else ``id``.
-
-    Raises:
-        Misuse: USAGE when a party has no table or a table no party.
-        DataFault: DATA_FILE_MISSING; the one table cannot be read or lacks a column.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {name: settings_of(study, name) for name in study.parties}
-    if id_column is None:
-        id_column = next((item.id_column for item in settings.values() if item.id_column), "id")
-    if isinstance(tables, Mapping):
-        for name in tables:
-            if name not in study.parties:
-                raise Misuse(
-                    "USAGE", f"table of '{name}': no such party", hint=f"the parties are {', '.join(study.parties)}"
-                )
-        if missing := [name for name in study.parties if name not in tables]:
-            raise Misuse("USAGE", f"no table for {', '.join(missing)}", hint="give each party a table: PARTY=FILE")
-        return [_site(study, name, tables[name], folder, id_column) for name in study.parties]
-    whole = _read(tables, sheet=next((item.sheet for item in settings.values() if item.sheet), ""))
-    if id_column not in whole.columns:
-        whole = whole.assign(**{id_column: [f"{row:012d}" for row in range(len(whole))]})
-    sites: list[Site] = []
-    for name in study.parties:
-        columns = [_column(settings[name], study.schema[place].name) for place in study.schema.owned_by(name)]
-        if absent := [column for column in columns if column not in whole.columns]:
-            raise DataFault(
-                "DATA_COLUMN_MISSING",
-                f"{tables.name if isinstance(tables, Path) else 'table'}: no column {', '.join(map(repr, absent))}; "
-                f"the table has {len(whole.columns)} columns",
-                hint="is the first row a header with the study's names, and is the delimiter right?",
-            )
-        sites.append(_site(study, name, whole[[id_column, *columns]], folder, id_column))
-    return sites
-
-
-def _column(settings: Settings, variable: str) -> str:
-    """Return the column of a variable."""
-    return settings.columns[variable].source if variable in settings.columns else variable
-
-
-def _read(table: Path | str | pd.DataFrame, *, sheet: str = "") -> pd.DataFrame:
-    import pandas as pd
-
-    if isinstance(table, pd.DataFrame):
-        return table
-    path = Path(table)
-    check_is_file(path)
-    rule = guess_reading(path, sheet=sheet).rule
-    names = header(rule)
-    if (fault := missing_columns(rule, names, names)) is not None:
-        raise fault
-    parts = [{name: column.texts() for name, column in part.columns.items()} for part in read_parts(rule, names)]
-    return pd.DataFrame({name: [text for part in parts for text in part.get(name, ())] for name in names}, dtype=str)
-
-
-def _site(
-    study: Study, name: str, table: Path | str | pd.DataFrame | DatasetRule, folder: Path, id_column: str
-) -> Site:
-    # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
-    own_names = tuple(study.schema[position].name for position in study.schema.owned_by(name))
-    if isinstance(table, DatasetRule):
-        rule = table
-    elif isinstance(table, str | Path):
-        check_is_file(path := Path(table))
-        rule = dataclasses.replace(guess_reading(path, sheet=settings_of(study, name).sheet).rule, id=id_column)
-    else:
-        path = folder / f"{name}.parquet"
-        table.to_parquet(path, index=False)
-        rule = DatasetRule(path=path, format="parquet", id=id_column)
-    from verticil.simulation.provision import Site
-
-    rule = with_columns(study, name, rule)
-    return Site(name=name, table=rule, allow_infinite=own_names)

@@ -89,7 +89,7 @@ def guess_reading(path: Path, *, sheet: str = "") -> Reading:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     ending = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _PACKINGS else suffixes[-1] if suffixes else ""
     kind = ENDINGS.get(ending, "csv")
-    rule = DatasetRule(path=path, format=kind if kind not in DATABASES else "csv", id="", has_ids=False, sheet=sheet)
+    rule = DatasetRule(path=path, format=kind if kind not in DATABASES else "csv", id="", sheet=sheet)
     if not path.is_file() or not path.stat().st_size:
         return Reading(rule=rule)
     if kind in WORKBOOKS:

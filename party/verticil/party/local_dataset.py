@@ -31,7 +31,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset import blinding, linkage, perturb
 from verticil.party.dataset import undeclared_values as substitutes
 from verticil.party.dataset.column_draws import Column, ColumnDraw
-from verticil.party.dataset.encoding import Compound
+from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.gathered_records import (
     MEMORY_ROWS,
     ROW_NUMBER_BYTES,
@@ -40,8 +40,8 @@ from verticil.party.dataset.gathered_records import (
     UnitCodes,
     in_both,
 )
-from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.macs import Macs
+from verticil.party.dataset.order_commitment import order_key, order_tree
 from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints

@@ -7,9 +7,9 @@ intervals are told apart:
 - of a family whose own table was measured (a variable, or one with one parent, or three columns that the study names): from the
   unbiased estimate by that table, with the exact variance of people, randomization and noise;
 - of any other, which the model implies: by a parametric bootstrap. People are drawn from the model, randomized and counted as
-  they were, noise is drawn anew, and a model is estimated again, `REPLICATES` times; the error is the root of the mean square by
-  which these differ from the model they came from, `_WIDER` times. The family is marked (`Family.implied`). Of wide tables each
-  replicate's fit stops after as many steps as the estimate's (`joint.estimate.refitted`).
+  they were, noise is drawn anew, and a model is estimated again, `TUNING.replicates` times; the error is the root of the mean
+  square by which these differ from the model they came from, `TUNING.error_factor` times. The family is marked
+  (`Family.implied`). Of wide tables each replicate's fit stops after as many steps as the estimate's (`joint.estimate.refitted`).
 
 An edge's strength is the share of replicates in which its family has a better BIC with the parent than without. Everything is a
 function of the tables, the number of people and the study.
@@ -21,7 +21,6 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
-from typing import Final
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from verticil.miner.learning.scoring.scores import PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.source_mixture import blend_models
 from verticil.miner.learning.structure import Search, run_method, search_problem
+from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
@@ -53,19 +53,6 @@ from verticil.shared.numerics.privbayes.structure import learn_structure
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS, MIXED_REPLICATES
 from verticil.shared.synthesis.marginals import model_shares
-
-REPLICATES: Final = 20
-"""Of the bootstrap. The standard error of a standard deviation from so many is 16 % of it."""
-
-_FITS: Final = 1
-"""Mixtures of a replicate: fewer than of an estimate, so it scatters a little more."""
-_WIDER: Final = 1.5
-"""By how much an implied error is wider than the replicates scatter. They come from a model, which is smoother than what it was
-estimated from, so they are too close to it: of simulated log-linear distributions with dependence between pairs (5 to 8
-variables, 5,000 to 30,000 people), intervals of 95 % without it had the truth in .81 to .94 of the cells, and with it in .92 to
-.99. Where there is dependence of third order, of which tables of pairs say nothing, neither is enough (mixtures of six products:
-.62 to .74, and .78 to .93): three-way tables by name are the remedy."""
-_LEAST_PEOPLE: Final = 50
 
 
 def learn_from_tables(
@@ -93,10 +80,11 @@ def learn_from_tables(
     units = tuple(study.column_unit(index) for index in range(len(study.units)))
     if tables.n_states != study.schema.n_states or [u.variables for u in tables.units] != [u.variables for u in units]:
         raise ValueError("the tables are not of the study's units")
-    if tables.people < _LEAST_PEOPLE:
+    if tables.people < TUNING.least_people:
         raise DataFault(
             "LEARNING_FAILED",
-            f"study '{study.id}': by its noisy tables there are fewer than {_LEAST_PEOPLE} people, expected at least so many",
+            f"study '{study.id}': by its noisy tables there are fewer than {TUNING.least_people} people, "
+            "expected at least so many",
             hint="noise on tables leaves nothing of so few people",
         )
 
@@ -263,13 +251,13 @@ def _replicates(
     progress: Callable[[float], None],
 ) -> Iterator[JointModel]:
     """Yield models of tables that were drawn from the estimated one; each by a single fit, which scatters more than several."""
-    for number in range(REPLICATES):
+    for number in range(TUNING.replicates):
         check()
-        progress(number / REPLICATES)
+        progress(number / TUNING.replicates)
         generator = np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, 1]))
         replicate = redrawn(tables, joint.model, generator)
         replicate = replicate.without(support.zeros) if support.restricts else replicate
-        yield refitted(replicate, joint, seed=seed + 1 + number, fits=_FITS, check=check)
+        yield refitted(replicate, joint, seed=seed + 1 + number, fits=TUNING.replicate_fits, check=check)
     progress(1.0)
 
 
@@ -323,7 +311,7 @@ def _family(
     spread = np.maximum(probability * (1 - probability), 1e-6)
     # A cell's error from so few replicates is uncertain: it is at least what the cells of its row have together.
     together = spread * (square.sum(axis=1) / spread.sum(axis=1))[:, None]
-    error: Floats = _WIDER * np.sqrt(np.maximum(square, together))
+    error: Floats = TUNING.error_factor * np.sqrt(np.maximum(square, together))
     totals = table.sum(axis=1)
     scatter = np.sqrt(((np.stack([other.sum(axis=1) for other in others]) - totals) ** 2).mean(axis=0))
     unstable = np.repeat((totals < parameters.UNSTABLE_BELOW * scatter)[:, None], table.shape[1], axis=1)

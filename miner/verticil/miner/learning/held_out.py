@@ -7,7 +7,7 @@ randomized, and nothing is corrected, so there is no bias of a correction. The p
 column. It costs no privacy. It measures how well pairs are reproduced, not the joint distribution nor the graph.
 
 The model's pairs are read from a sample, mixed with a little of independence so that no cell is impossible. Two models are
-compared block by block of the records (`BLOCKS`): the differences of the blocks say how uncertain that of the means is.
+compared block by block of the records (`TUNING.blocks`): the differences of the blocks say how uncertain that of the means is.
 
 `check_pairs` holds a network against the tables of all pairs: what it gets wrong beyond noise, and which links it leaves out.
 
@@ -21,14 +21,15 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.scoring.count_tables import FamilyTables
-from verticil.miner.learning.scoring.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts, family_tables
+from verticil.miner.learning.scoring.counting import all_pair_tables, family_counts, family_tables
 from verticil.miner.learning.scoring.scores import PairScores
+from verticil.miner.learning.scoring.tuning import TUNING as SCORING
+from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Codes, Counts, Floats
 from verticil.shared.numerics.estimation.axes import apply_axes, plogp
 from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
@@ -42,12 +43,6 @@ from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.synthesis.marginals import no_records
 from verticil.shared.synthesis.synthesis import sample_codes
-
-BLOCKS: Final = 20
-MOST_PAIRS: Final = 2**15
-"""Pairs that are compared: of more than 256 units every second, third, .. one, so that a wide table's counts stay in memory."""
-_INDEPENDENT: Final = 1e-3
-_FLOOR: Final = 1e-6
 
 
 class HeldOut:
@@ -66,7 +61,7 @@ class HeldOut:
             ColumnUnit(variables=(index,), domain=None, channel=unit.channel) for index, unit in enumerate(units)
         ]
         n = len(columns[0]) // units[0].channel.codes_per_record if columns else 0
-        edges = np.linspace(0, n, max(min(BLOCKS, n), 1) + 1).astype(int)
+        edges = np.linspace(0, n, max(min(TUNING.blocks, n), 1) + 1).astype(int)
         self._counts: dict[tuple[int, ...], list[Counts]] = {}
         for first, last in itertools.pairwise(edges.tolist()):
             widths = [unit.channel.codes_per_record for unit in units]
@@ -99,7 +94,7 @@ class HeldOut:
     def _count_pairs(self, columns: Sequence[Codes]) -> Iterator[tuple[tuple[int, ...], Counts]]:
         sizes = [unit.channel.n_states for unit in self._units]
         d = len(sizes)
-        step = max(math.ceil(math.comb(d, 2) / MOST_PAIRS), 1)
+        step = max(math.ceil(math.comb(d, 2) / TUNING.most_pairs), 1)
         some = itertools.islice(itertools.combinations(range(d), 2), 0, None, step)
         pairs: list[tuple[int, ...]] = list(some) if d > 1 else [(0,)]
         # A compound also says something about its own variables' pairs.
@@ -109,13 +104,13 @@ class HeldOut:
         if step > 1 and single:
             yield from zip(pairs, family_tables(columns, sizes, pairs, method="kernel"), strict=True)
             pairs = []
-        elif d > 1 and single and cells <= MAX_PAIR_CELLS:
+        elif d > 1 and single and cells <= SCORING.most_pair_cells:
             tables = all_pair_tables(columns, sizes)
             yield from ((pair, tables.table(*pair)) for pair in tables.pairs())
             pairs = []
         by_index = dict(enumerate(columns))
         for axes in (*pairs, *alone):
-            if math.prod(sizes[unit] for unit in axes) <= MAX_PAIR_CELLS:
+            if math.prod(sizes[unit] for unit in axes) <= SCORING.most_pair_cells:
                 yield axes, family_counts(by_index, family_design(self._whole, sizes, axes))
 
     def _unit_codes(self, unit: ColumnUnit, sample: Sample) -> Codes:
@@ -141,7 +136,7 @@ def quick_network(
         if prior_count is None:
             table = backed_off(table, design)
         else:
-            table = table.reshape(-1, design.shape[-1]) + max(prior_count, _FLOOR)
+            table = table.reshape(-1, design.shape[-1]) + max(prior_count, TUNING.least_prior_count)
         unknown = np.full(table.shape, np.nan)
         families.append(
             Family(
@@ -163,20 +158,12 @@ def _mix_with_product(table: Floats) -> Floats:
     share = table / max(float(table.sum()), 1.0)
     product = np.ones((1,) * table.ndim)
     for axis in range(table.ndim):
-        one = share.sum(axis=tuple(other for other in range(table.ndim) if other != axis)) + _FLOOR
+        one = share.sum(axis=tuple(other for other in range(table.ndim) if other != axis)) + TUNING.least_prior_count
         product = product * (one / one.sum()).reshape([-1 if other == axis else 1 for other in range(table.ndim)])
-    return (1 - _INDEPENDENT) * share + _INDEPENDENT * product
+    return (1 - TUNING.independent_share) * share + TUNING.independent_share * product
 
 
 Sample = Sequence[NDArray[np.unsignedinteger]]
-
-_SAMPLED: Final = 100_000
-_COVERED: Final = 4  # pairs that are counted by one increment, where all are
-_LEFT: Final = 0.25
-"""A pair is missing where the network has less than this part of its information."""
-_STRONG: Final = 0.5
-_MOST: Final = 0.5
-"""A pair is strong from so many nats, or from this part of the smaller entropy: a function of a rare category has few nats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +195,7 @@ def sample_of(network: Network, *, seed: int, support: Support | None = None) ->
     """
     generator = np.random.Generator(np.random.Philox(seed))
     try:
-        return sample_codes(network, _SAMPLED, generator=generator, support=rake(network, support))
+        return sample_codes(network, TUNING.sampled_records, generator=generator, support=rake(network, support))
     except ValueError as error:
         raise no_records(error) from None
 
@@ -218,7 +205,9 @@ def check_pairs(sample: Sample, n_states: Sequence[int], pairs: PairScores) -> P
     worst: tuple[int, int] | None = None
     distance = noise = strong = 0.0
     missing: list[tuple[int, int, float]] = []
-    few = _COVERED * len(pairs.links) < math.comb(len(n_states), 2)  # of a wide table most pairs are independent
+    few = TUNING.pairs_together * len(pairs.links) < math.comb(
+        len(n_states), 2
+    )  # of a wide table most pairs are independent
     tables = None if few else all_pair_tables(sample, n_states)
     network_tables = (
         family_tables(sample, n_states, pairs.links) if tables is None else itertools.starmap(tables.table, pairs.links)
@@ -227,7 +216,7 @@ def check_pairs(sample: Sample, n_states: Sequence[int], pairs: PairScores) -> P
         apart = 0.5 * float(np.abs(of_network / max(of_network.sum(), 1) - link.table).sum())
         if worst is None or apart - link.noise > distance - noise:
             worst, distance, noise = (a, b), apart, link.noise
-        if plug_in_information(of_network) < _LEFT * link.information:
+        if plug_in_information(of_network) < TUNING.missing_share * link.information:
             missing.append((a, b, link.information))
             strong += link.information if _is_strong(link) else 0.0
     return PairCheck(
@@ -241,4 +230,6 @@ def check_pairs(sample: Sample, n_states: Sequence[int], pairs: PairScores) -> P
 
 
 def _is_strong(link: Link) -> bool:
-    return link.information >= min(_STRONG, _MOST * min(-plogp(link.table.sum(axis=side)) for side in range(2)))
+    return link.information >= min(
+        TUNING.strong_nats, TUNING.strong_share * min(-plogp(link.table.sum(axis=side)) for side in range(2))
+    )

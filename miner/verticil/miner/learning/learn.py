@@ -26,10 +26,10 @@ from verticil.miner.learning.posterior.incomplete import (
     pooled_strengths,
 )
 from verticil.miner.learning.posterior.outcome import posterior_of
-from verticil.miner.learning.scoring import counting
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.edge_confidence import EdgeStrength, edge_strengths
 from verticil.miner.learning.scoring.scores import FamilyScores, PairScores
+from verticil.miner.learning.scoring.tuning import TUNING as SCORING
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.selection import Candidate, SelectedStructure, search_columns
 from verticil.miner.learning.structure import Search
@@ -319,9 +319,9 @@ def _check_pairs(study: Study) -> None:
         ((sum(n_states) ** 2 - sum(k * k for k in n_states)) // 2, "the tables of all pairs have"),
         (math.prod(sizes[-2:]), "the released table of a pair has"),
     ):
-        if cells > counting.MAX_PAIR_CELLS:
+        if cells > SCORING.most_pair_cells:
             raise DataFault(
                 "LEARNING_FAILED",
-                f"study '{study.id}': {what} {cells} cells, expected at most {counting.MAX_PAIR_CELLS}",
+                f"study '{study.id}': {what} {cells} cells, expected at most {SCORING.most_pair_cells}",
                 hint="declare fewer categories or bins for the largest variables",
             )

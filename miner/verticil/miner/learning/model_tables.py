@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from verticil.miner.learning.scoring.count_tables import FamilyTables
-from verticil.miner.learning.scoring.scores import ALPHA, FamilyScores, PairScores
+from verticil.miner.learning.scoring.scores import FamilyScores, PairScores
+from verticil.miner.learning.scoring.tuning import TUNING as SCORING
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.mechanisms.transition import identity, quantize
@@ -146,7 +147,7 @@ def noisy_pair_scores(noisy_tables: NoisyTables, *, check: Callable[[], None] | 
         ValueError: a pair has no table.
     """
     d = len(noisy_tables.n_states)
-    level = ALPHA / max(d * (d - 1) // 2, 1)
+    level = SCORING.false_alarms / max(d * (d - 1) // 2, 1)
     information, p_value = np.zeros((d, d)), np.ones((d, d))
     pair_links: dict[tuple[int, int], Link] = {}
     by_noise: dict[float, dict[tuple[int, int], tuple[Counts, FamilyDesign]]] = {}

@@ -8,10 +8,10 @@
   error of the likelihood's difference, the simplest is taken: within the error nothing speaks for more parameters, each of
   which is estimated from noise;
 - ``structure``: hill climbing with the penalty on noise, which has the most right edges; where the noise leaves so little that
-  it does not (`LEAST_CONTRAST`), the tree (methods.md section 2).
+  it does not (`TUNING.least_contrast`), the tree (methods.md section 2).
 
-Of more than `structure.ALL_PAIRS` variables the candidates are the searches on scores of pairs, order and tree, and for the
-structure the tree: hill climbing takes five times as long there, and finds no more right edges.
+Of more than `TUNING.all_pairs_variables` variables the candidates are the searches on scores of pairs, order and tree, and for
+the structure the tree: hill climbing takes five times as long there, and finds no more right edges.
 
 The chosen way then searches anew in all records. Held out are the last records: their order is that of pseudonyms, which has
 nothing to do with people (with linkage order-commitment it is that of the tables, so the records are shuffled first). Every
@@ -63,7 +63,8 @@ from verticil.miner.learning.search.protocol import (
     SearchProblem,
     SearchResult,
 )
-from verticil.miner.learning.structure import ALL_PAIRS, Search, run_method, search_problem
+from verticil.miner.learning.structure import Search, run_method, search_problem
+from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
@@ -78,10 +79,6 @@ CANDIDATES: Final = (
     Search(method="order", score="mutual-information"),
     Search(method="tree", score="mutual-information"),
 )
-HELD_OUT: Final = 5
-"""One record in so many."""
-LEAST_CONTRAST: Final = 0.25
-"""Median over the pairs of the product of their contrast factors, from which on hill climbing finds the best structure."""
 
 
 _KEPT: Final = ("candidate_edges", "candidate_parameters", "candidate_blocks", "candidate_missing")
@@ -175,7 +172,7 @@ def search_columns(
 
     rule, n = study.structure, len(columns[0]) // units[0].channel.codes_per_record
     auto = rule.method == "auto"
-    n_training = n - n // HELD_OUT if auto else n
+    n_training = n - n // TUNING.held_out if auto else n
     if auto and study.linkage.mode == "order-commitment":
         columns = _shuffle(columns, units, n, seed=study.structure.seed)
     progress("counting", 0)
@@ -374,9 +371,10 @@ def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Cal
 def _can(search: Search, part: _Part) -> bool:
     """Return whether a search is possible.
 
-    No tree is, where a variable has two required parents; of more than `ALL_PAIRS` variables searches on scores of pairs only.
+    No tree is, where a variable has two required parents; of more than `TUNING.all_pairs_variables` variables searches on scores
+    of pairs only.
     """
-    if len(part.problem.n_states) > ALL_PAIRS and not METHODS[search.method].on_pairs:
+    if len(part.problem.n_states) > TUNING.all_pairs_variables and not METHODS[search.method].on_pairs:
         return False
     required_parents = [part.problem.required_parents(child) for child in range(len(part.problem.n_states))]
     return not METHODS[search.method].one_parent or all(len(parents) <= 1 for parents in required_parents)
@@ -404,11 +402,7 @@ def choose_search(candidates: Sequence[Candidate], study: Study, units: Sequence
         contrast_factor(axis) for v in range(d) for axis in family_design(units, study.schema.n_states, (v,)).axes
     ]
     contrast = statistics.median(a * b for a, b in itertools.combinations(factors, 2))
-    return by_search[climbing if contrast >= LEAST_CONTRAST else tree]
-
-
-LEAST: Final = 0.1
-"""Effective records a cell."""
+    return by_search[climbing if contrast >= TUNING.least_contrast else tree]
 
 
 def cut_parents(
@@ -446,7 +440,10 @@ def _borne(
     remaining = sorted(parents, key=lambda p: (p not in required_parents, -problem.weights[p, child], p))
     while len(remaining) > 1 and remaining[-1] not in required_parents:
         members = (*remaining, child)
-        if LEAST * math.prod(problem.n_states[v] for v in members) * noise(members) ** 2 <= n_records:
+        if (
+            TUNING.least_effective_records * math.prod(problem.n_states[v] for v in members) * noise(members) ** 2
+            <= n_records
+        ):
             break
         remaining.pop()
     return tuple(sorted(remaining))

@@ -30,6 +30,7 @@ from verticil.miner.learning.search.protocol import (
     run_search,
 )
 from verticil.miner.learning.search.tree import TreeSearch
+from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.errors import Misuse
 from verticil.shared.study.document import StructureRule, Study
 from verticil.shared.study.vocabulary import METHODS, pair_methods
@@ -38,15 +39,6 @@ State = TypeVar("State")
 
 Progress = Callable[[float], None]
 
-CANDIDATE_PARENTS: Final = 10
-"""Of a variable in hill climbing: those with the largest significant information. The number of families that are looked at grows
-with d and not with its square. Where both columns are not randomized, these come first only: the others follow. Of noise a score
-makes more of a pair than there is, and nothing but the test holds it: there a relation that only shows in the presence of a third
-variable is not found."""
-
-ALL_PAIRS: Final = 200
-"""Most variables of which hill climbing looks at every pair of columns that are not randomized. The families grow with the square
-of their number; of more variables the candidates alone are looked at, as they are of randomized columns."""
 
 _BETWEEN_PEERS: Final = "order"
 
@@ -248,18 +240,18 @@ SEARCHES: Final[dict[str, Callable[[Task, Run], SearchResult]]] = {
 def _restrict(
     problem: SearchProblem, study: Study, pairs: PairScores, plain_variables: frozenset[int]
 ) -> tuple[NDArray[np.bool_], SearchProblem]:
-    """Return the pairs of each variable with its `CANDIDATE_PARENTS`, and the problem with them.
+    """Return the pairs of each variable with its `TUNING.candidate_parents`, and the problem with them.
 
-    The problem also has the required pairs, and of up to `ALL_PAIRS` variables the unrandomized ones.
+    The problem also has the required pairs, and of up to `TUNING.all_pairs_variables` variables the unrandomized ones.
     """
     constraints = study.constraints() if problem.constraints is None else problem.constraints
     weights = np.where(pairs.significant, np.maximum(pairs.information, np.finfo(np.float64).tiny), 0.0)
     weights[~(constraints.allowed | constraints.allowed.T)] = 0.0
     near = np.zeros(weights.shape, dtype=np.bool_)
     for child, column in enumerate(weights.T):
-        ranking = np.argsort(-column, kind="stable")[:CANDIDATE_PARENTS]
+        ranking = np.argsort(-column, kind="stable")[: TUNING.candidate_parents]
         near[ranking[column[ranking] > 0], child] = True
     near |= near.T
-    plain = np.isin(np.arange(len(near)), list(plain_variables) if len(near) <= ALL_PAIRS else [])
+    plain = np.isin(np.arange(len(near)), list(plain_variables) if len(near) <= TUNING.all_pairs_variables else [])
     possible_edges = constraints.allowed & (near | constraints.required | np.outer(plain, plain))
     return near, dataclasses.replace(problem, constraints=dataclasses.replace(constraints, allowed=possible_edges))

@@ -1,6 +1,6 @@
 """The jobs of a child process: what goes in, and the pure worker function that does it.
 
-A learning job turns stored columns into an unsigned release folder.
+A learning job turns stored columns into an unsigned release folder. A structure job stands in `structure_job`.
 
 `learn_and_write` runs in a process of its own (`worker`) or in a thread (`learning.InlineLearning`) and is the same code in
 both. It gets paths, numbers and public documents: no key, no catalogue, no network. It reads the columns through memory maps,
@@ -10,11 +10,6 @@ gives the same release, but for the time of publication; where the search was in
 A study with noise on tables (``tables``) is learned in two jobs. A counting job counts its tables from the columns, exactly, and
 gets no key; the miner adds the noise (`noise`). The learning job of such a study gets the noisy tables and no column, so whatever
 it writes is a function of them and of the number of people.
-
-A structure job (Model I) turns the parties' scores into a structure document. `search_structure` runs in the same places. It
-gets the effective study and the parties' scores: no column, no pseudonym, no key. The same job gives the same bytes, also where
-it was interrupted and goes on from the checkpoint.
-
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
@@ -37,12 +32,11 @@ from verticil.shared.documents.progress import Meter, StepProgress
 from verticil.shared.documents.record import parse, read
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.peer import scored_pairs
-from verticil.shared.study.structure_document import NANONATS, structure_body
 
 if TYPE_CHECKING:
     from verticil.miner.learning.publication import Origin
     from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.miner.scheduler.structure_job import StructureJob, search_structure
 
 ReportProgress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
@@ -308,69 +302,3 @@ def _meter(stage: str, step: str, total: int, progress: Callable[[str, int], Non
             _log.info("%s", meter.text)
 
     return Meter(step, total, tell, every_seconds=10)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StructureJob:
-    """Everything that the search needs; a line for another process, as a `LearningJob`.
-
-    Attributes:
-        effective: canonical bytes of the effective study.
-        scores: of every party, 1e-9 nats, in the order of `scored_pairs`.
-        checkpoint, checkpoint_seconds: see `job.LearningJob`.
-    """
-
-    MARK: ClassVar = {"kind": "structure"}
-
-    effective: bytes
-    scores: Mapping[str, tuple[int, ...]]
-    checkpoint: Path | None = None
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
-
-    @property
-    def binding(self) -> bytes:
-        """Of the search: SHA-256 of the study, of the scores and of the software that searches."""
-        return binding_of({party: list(scores) for party, scores in sorted(self.scores.items())}, self.effective)
-
-
-def search_structure(
-    job: StructureJob, *, progress: Callable[[str, int], None], is_cancelled: Callable[[], bool]
-) -> bytes:
-    """Search the structure with the largest total information.
-
-    Args:
-        job: what to search.
-        progress: called with stage and percent.
-        is_cancelled: asked now and then; when it says so, the search stops.
-
-    Returns:
-        The canonical bytes of the structure (`verticil.shared.study.structure_document`), to be signed.
-
-    Raises:
-        LearningCancelled: `is_cancelled` said so.
-        Misuse: STUDY_UNSUPPORTED.
-    """
-    from verticil.miner.learning.search_facts import search_facts
-    from verticil.miner.learning.structure import find_structure, way_on_pairs
-
-    study = canonical.from_bytes(job.effective, wire=False)
-    d = len(study.schema)
-    information = np.zeros((d, d), dtype=np.float64)
-    for party in study.parties:
-        for (a, b), nanonats in zip(scored_pairs(study, party), job.scores[party], strict=True):
-            information[a, b] = information[b, a] = nanonats / NANONATS
-
-    def report(share: float) -> None:
-        progress("searching", int(100 * share))
-
-    digest = canonical.digest(study)
-    result = resume(
-        lambda interruption: find_structure(information, study, progress=report, interruption=interruption),
-        job.checkpoint,
-        job.binding,
-        is_cancelled=is_cancelled,
-        what=f"study {digest.hex()}",
-        seconds=job.checkpoint_seconds,
-    )
-    facts = search_facts(study, result, auto_search=way_on_pairs(study))
-    return structure_body(digest, result.dag.parents, facts)

@@ -24,8 +24,8 @@ from typing import Final
 
 from verticil.miner.rules.leases import Changes
 from verticil.miner.rules.session import Session
-from verticil.miner.scheduler.job import StructureJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
+from verticil.miner.scheduler.structure_job import StructureJob
 from verticil.miner.storage.records import Failure, ScoredStudy
 from verticil.miner.storage.store import remove_durably
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError

@@ -25,7 +25,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.dataset.encoding import Codebook, Compound, Outcome
+from verticil.party.dataset.compound_codes import Compound
+from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.gathered_records import MEMORY_ROWS, single
 from verticil.party.dataset.linkage import normalise_ids, packed_ids
 from verticil.party.dataset.macs import Macs

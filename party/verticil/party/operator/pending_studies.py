@@ -15,13 +15,8 @@ from dataclasses import dataclass, replace
 from verticil.party.config import PartyConfig
 from verticil.party.limits import limits as policy
 from verticil.party.local_dataset import columns_of, origins
-from verticil.party.operator.plain_language import (
-    PRIOR,
-    belief_words,
-    column_words,
-    quorum_words,
-    total_words,
-)
+from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, total_words
+from verticil.party.operator.quorum_words import quorum_words
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
     ColumnInWords,

@@ -12,15 +12,10 @@ e^epsilon of the sum, and the same formula holds for anything about that person.
 Numbers are said to a hundredth of a per cent: shares to the nearest, bounds rounded up; what is within 1e-9 of a round number is
 that number, because a declared matrix is kept in units of 2^-64. This says nothing about columns that hang together beyond
 the sum, and nothing about who can link records.
-
-What a declared quorum means for the person who approves: which parties may be missing in the end, in words.
-
-The approval of a study with ``quorum.min`` is one of every sub-model that the sentences name; why, `study.sub_model` says.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
@@ -29,8 +24,6 @@ from verticil.party.policy.comparison import percent
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.mechanisms.transition import SCALE, Transition
 from verticil.shared.privacy.figures import belief, column_gamma, gamma_of_category, gamma_of_epsilon
-from verticil.shared.study.document import Study
-from verticil.shared.study.sub_model import obstacle
 
 PRIOR: Final = Fraction(15, 100)
 """The belief that is raised in the examples."""
@@ -144,45 +137,3 @@ def _row_words(labels: Sequence[str], row: tuple[int, ...]) -> str:
         often = "never" if share == 0 else "always" if share == 1 else percent(share)
         texts.append(f"as {who} {often}" + (" of the time" if place == 0 and 0 < share < 1 else ""))
     return texts[0] if len(texts) == 1 else ", ".join(texts[:-1]) + f" and {texts[-1]}"
-
-
-def quorum_words(study: Study, party: str, *, minimum_parties: int) -> tuple[str, ...]:
-    """Sentences about the study's quorum; none: it declares no deadline.
-
-    Args:
-        study: as proposed.
-        party: whose people approve.
-        minimum_parties: of this site's policy.
-    """
-    rule = study.quorum
-    if rule is None:
-        return ()
-    after = f"{rule.deadline_seconds / 3600:g} hours after it was submitted"
-    others = [name for name in study.parties if name != party]
-    most = 0 if rule.minimum is None else len(study.parties) - rule.minimum
-    dispensable = [name for name in others if most and obstacle(study, {name}) is None]
-    if not dispensable:
-        return (f"deadline: {after}, every party's part must be there, or the study fails; no party may be missing",)
-    least = next(
-        len(study.parties) - size
-        for size in range(most, 0, -1)
-        if any(
-            obstacle(study, set(missing_names)) is None for missing_names in itertools.combinations(dispensable, size)
-        )
-    )
-    columns = [
-        f"'{name}' (" + ", ".join(item.name for item in study.schema.variables if item.owner == name) + ")"
-        for name in dispensable
-    ]
-    words = [
-        f"quorum: {after} the study goes on without parties that are missing, with at least {least} of its"
-        f" {len(study.parties)} parties; to approve it is to approve every such sub-model",
-        f"may be missing, with their columns: {', '.join(columns)}; then the people in common are others, and more;"
-        " this party's columns, their noise and who gets them stay as above",
-    ]
-    required_names = [name for name in others if name not in dispensable]
-    if required_names:
-        words.append(f"may not be missing: {', '.join(required_names)}; the study's structure names their columns")
-    if minimum_parties > least:
-        words.append(f"this site's policy.minimum_parties = {minimum_parties} ends a sub-model of fewer parties")
-    return tuple(words)

@@ -1,22 +1,19 @@
-"""Taking an approval back, and the miner's statement that it deleted what it had.
+"""Taking an approval back, and the statements that what had been sent was deleted.
 
 A revocation is for good. Once it is in the database nothing more is sent for the study but the news of it: a transfer under way
 is broken off (by the daemon, within a second, also when another process revokes), the spool is cleared, the other side gets it.
-A study with a miner then ends WITHDRAWN there, all its randomized columns are deleted, and each party that had sent some gets a
-signed statement of that (`verticil.shared.release.formats.deletion`). Between peers each peer hears of it at its next question,
-ends the study, drops what it had and signs that (`verticil.party.policy.revocation`). No party could prove it.
 
-A release that is published stays published: a revocation after that is sent, too, the columns at the miner are deleted, and the
-study is shown as revoked; copies of the release cannot be recalled.
+With a miner the study ends WITHDRAWN there, all its randomized columns are deleted, and each party that had sent some gets a
+signed statement of that (`verticil.shared.release.formats.deletion`). Between peers (Model I) each peer hears of it at its next
+question, ends the study, drops what it had and signs that. This module keeps both sides:
 
-After a revocation between peers (Model I): who has signed that it deleted what it had, and who has not yet.
+- A party that is asked signs once: the first body stays, whatever is asked again.
+- The party that revoked takes a peer's statement in when it holds: signed by that peer with a certificate that counts now, about
+  this study and this party, and naming no column that was not sent to that peer. A peer that has not signed is shown as such
+  until it has; one that is away is asked again when it is back.
 
-Both sides are kept here. A party that is asked signs what `verticil.shared.release.formats.deletion` says, once: the first body
-stays, whatever is asked again. The party that revoked takes each peer's statement in when it holds: signed by that peer with a
-certificate that counts now, about this study and this party, and naming no column that was not sent to that peer. A peer that
-has not signed is shown as such until it has; one that is away is asked again when it is back.
-
-A statement is a promise, not a proof, and a peer that has published keeps the release: that cannot be recalled.
+A statement is a promise, not a proof. A release that is published stays published: a revocation after that is sent, too, the
+columns at the miner are deleted, and the study is shown as revoked; copies of the release cannot be recalled.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.posterior.scores import PosteriorScores
+from verticil.miner.learning.posterior.tuning import TUNING
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
@@ -44,9 +44,6 @@ be."""
 
 Drawing = Callable[[int, np.random.Generator], Iterator[Network]]
 """(m, generator, which is advanced) -> m networks from the posterior of graph and probabilities, without standard errors."""
-
-_RECORDS: Final = 100_000
-"""Records that a pair's shares are read from, where they are too much to compute."""
 
 
 def concentrations(scores: PosteriorScores, generator: np.random.Generator) -> Concentrations:
@@ -218,11 +215,11 @@ def _shares(network: Network, pairs: Sequence[tuple[int, int]], number: int, sup
         rules = () if support is None else support.limits
         return [network_pair(network, first, second, rules) for first, second in pairs]
     except TooWideError:
-        codes = sample_codes(network, _RECORDS, generator=np.random.default_rng(number), support=support)
+        codes = sample_codes(network, TUNING.sampled_records, generator=np.random.default_rng(number), support=support)
         n_states = network.schema.n_states
         shares: list[Floats] = []
         for first, second in pairs:
             cells = codes[first].astype(np.int64) * n_states[second] + codes[second]
             counts = np.bincount(cells, minlength=n_states[first] * n_states[second])
-            shares.append(counts.reshape(n_states[first], n_states[second]) / _RECORDS)
+            shares.append(counts.reshape(n_states[first], n_states[second]) / TUNING.sampled_records)
         return shares

@@ -11,11 +11,12 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
+from verticil.miner.learning.posterior.tuning import TUNING
 from verticil.miner.learning.scoring.column_groups import processors
 from verticil.miner.learning.scoring.scores import PairScores
 from verticil.miner.learning.search.order import ExactSearch, OrderSearch
@@ -43,17 +44,6 @@ from verticil.shared.study.vocabulary import MAX_EXACT
 Problem_contra = TypeVar("Problem_contra", contravariant=True)
 State = TypeVar("State")
 Sample_co = TypeVar("Sample_co", covariant=True)
-
-LINKED: Final = 0.5
-"""Probability from which on two variables are linked in the consensus."""
-CANDIDATE_PARENTS: Final = 12
-"""Of a variable, where there are too many sets to look at all: those with the largest information, and one more, whichever."""
-MOST_FULL: Final = 2**16
-"""Sets of all variables up to which every variable is a candidate of every other: 25 variables with 3 parents."""
-MOST_FULL_PLAIN: Final = 2**19
-"""The same of columns that are as they are, whose tables need no correction: 42 variables with 3 parents. Of 10,000 records of
-ALARM, 37 variables, all sets take 89 CPU seconds in place of 28, and graphs weigh 13 nats more."""
-_SHARE: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,15 +138,15 @@ def mixed_graphs(
 
     Args:
         parts: scores of families, of replicates.
-        problem, pairs, study: see `sampled_graphs`; a chain by one score makes 1 / `_SHARE` of the study's steps.
+        problem, pairs, study: see `sampled_graphs`; a chain by one score makes 1 / `TUNING.replicate_share` of the study's steps.
         progress: is told the share that is done.
         stages: each score is one of them.
     """
     rule, seed = study.posterior, study.structure.seed
-    burn_in = None if rule.burn_in is None else rule.burn_in // _SHARE
+    burn_in = None if rule.burn_in is None else rule.burn_in // TUNING.replicate_share
     chains = Chains(
         chains=rule.chains,
-        steps=max(rule.steps // _SHARE, 100),
+        steps=max(rule.steps // TUNING.replicate_share, TUNING.least_replicate_steps),
         threads=_threads(),
         discarded=burn_in,
         thinning=rule.thinning,
@@ -201,7 +191,9 @@ def sets_of(
         prior=prior_of(study),
         constraints=problem.constraints,
         candidates=candidate_parents(
-            problem, pairs, most=MOST_FULL_PLAIN if scores and scores.are_plain else MOST_FULL
+            problem,
+            pairs,
+            most=TUNING.most_sets_of_all_plain if scores and scores.are_plain else TUNING.most_sets_of_all,
         ),
         count_ahead=None if scores is None else scores.count_ahead,
         raise_if_cancelled=interruption.check,
@@ -215,7 +207,7 @@ def prior_of(study: Study) -> StructurePrior:
 
 
 def candidate_parents(
-    problem: SearchProblem, pairs: PairScores, *, most: int = MOST_FULL
+    problem: SearchProblem, pairs: PairScores, *, most: int = TUNING.most_sets_of_all
 ) -> list[tuple[int, ...]] | None:
     """Return the variables that tell the most about each one; None: all, because there are at most so many sets of all."""
     d = len(problem.n_states)
@@ -226,7 +218,7 @@ def candidate_parents(
     for child in range(d):
         possible = problem.may_have(child)
         ranking = sorted(possible, key=lambda v: (-pairs.information[v, child], pairs.p_value[v, child], v))
-        candidates.append(tuple(sorted(ranking[:CANDIDATE_PARENTS])))
+        candidates.append(tuple(sorted(ranking[: TUNING.candidate_parents])))
     return candidates
 
 
@@ -276,7 +268,7 @@ def consensus(sample: GraphSample, problem: SearchProblem, *, seed: int) -> Sear
         problem: limits and constraints.
         seed: of the search where it is not exact.
     """
-    weights = np.where(sample.skeleton_probability >= LINKED, sample.edge_probability, 0.0)
+    weights = np.where(sample.skeleton_probability >= TUNING.linked, sample.edge_probability, 0.0)
     constraints: Constraints | None = problem.constraints
     own = dataclasses.replace(problem, weights=weights)
     widest = len(problem.n_states) if constraints is None else max(map(len, constraints.blocks))

@@ -4,10 +4,10 @@ The category of missing values is none of the variable's: a column loses it and 
 as if the study had declared it impossible. Networks, sets and records then never have it, and no prior gives it anything.
 
 Networks are drawn from the graph, the completed records that were drawn with it, and probabilities given both. Whatever else is
-learned (the consensus's probabilities, shares, strengths) is learned from each of `COMPLETED` completed tables, spread over the
-chains, and put together by Rubin's rules (1987, section 3.1): the mean; and with W the mean of the squared errors and B the
-variance between the tables, the error is the root of W + (1 + 1 / m) B, by which intervals are wider than within a table. The
-tests of pairs, and the check of the network against them, are those of one completed table.
+learned (the consensus's probabilities, shares, strengths) is learned from each of `TUNING.completed_tables` completed tables,
+spread over the chains, and put together by Rubin's rules (1987, section 3.1): the mean; and with W the mean of the squared errors
+and B the variance between the tables, the error is the root of W + (1 + 1 / m) B, by which intervals are wider than within a
+table. The tests of pairs, and the check of the network against them, are those of one completed table.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 
 from verticil.miner.learning.posterior.draws import Drawing, spread
 from verticil.miner.learning.posterior.graphs import Sampled, consensus, run_chains, sets_of
 from verticil.miner.learning.posterior.scores import local_score
+from verticil.miner.learning.posterior.tuning import TUNING
 from verticil.miner.learning.scoring.edge_confidence import EdgeStrength
 from verticil.miner.learning.scoring.scores import PairScores
 from verticil.miner.learning.search.protocol import Interruption, SearchProblem
@@ -34,9 +35,6 @@ from verticil.shared.numerics.posterior.incomplete import CompletedSample, Compl
 from verticil.shared.numerics.posterior.predictive import drawn_family
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import drawn_categories
-
-COMPLETED: Final = 10
-"""Completed tables behind everything but the networks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,7 +57,7 @@ class Completed:
 
     def tables(self) -> Iterator[list[Codes]]:
         """Yield some completed tables, a column for each unit."""
-        for draw in spread(len(self.found.draws), COMPLETED):
+        for draw in spread(len(self.found.draws), TUNING.completed_tables):
             codes = self.problem.completed(self.found.cells[draw])
             columns = [column.copy() for column in self.columns]
             for v, column in enumerate(columns):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 
 from verticil.miner.learning.posterior.draws import Drawing, pair_bands
 from verticil.miner.learning.posterior.graphs import Sampled
+from verticil.miner.learning.posterior.tuning import TUNING
 from verticil.shared.core.arrays import AnyCodes, Codes
 from verticil.shared.numerics.knowledge.columns import Columns
 from verticil.shared.numerics.knowledge.columns import columns as columns_of
@@ -33,12 +34,6 @@ from verticil.shared.numerics.posterior.statistics import (
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.synthesis import numbers_of, sample_codes
 from verticil.shared.synthesis.within_bins import tilts_of
-
-DRAWS: Final = 200
-"""Networks behind the bands of pairs: the standard error of an end is about a tenth of the deviation."""
-PREDICTED: Final = 1000
-"""Networks behind a statistic: so many independent draws are hardly ever measured as fewer than 500 (`diagnostics.worth_of`),
-which is what the paper asks for; 500 are half the time."""
 
 
 def posterior_of(
@@ -70,7 +65,7 @@ def posterior_of(
         missing, constant: see `StructurePosterior`.
     """
     schema, rule, support = study.schema, study.posterior, study.support()
-    n_networks = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
+    n_networks = TUNING.draws + (TUNING.predicted_networks if rule.statistics else 0) + rule.data_sets
     n_done = 0
 
     def draw_networks(m: int, label: int) -> list[Network]:
@@ -85,7 +80,7 @@ def posterior_of(
 
     published_networks = tuple(map(round_network, draw_networks(rule.data_sets, 0)))
     bands = pair_bands(
-        draw_networks(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact, support=support
+        draw_networks(TUNING.draws, 1), pairs, level=study.parameters.interval_level, exact=exact, support=support
     )
     whole = schema if study.knowledge is None else Schema(variables=(*schema.variables, *study.knowledge.variables))
     table = columns_of(study.knowledge, schema)
@@ -101,7 +96,9 @@ def posterior_of(
         numbers = {each.variable for each in statistics if isinstance(each, Mean)}
         if numbers:
             records = partial(_with_numbers, draw=records, variables=sorted(numbers), study=study, whole=whole)
-        predictions = predictive(draw_networks(PREDICTED, 2), statistics, n, generator, records, chains=rule.chains)
+        predictions = predictive(
+            draw_networks(TUNING.predicted_networks, 2), statistics, n, generator, records, chains=rule.chains
+        )
     return StructurePosterior(
         sample=graph_sample.sample,
         source=source,

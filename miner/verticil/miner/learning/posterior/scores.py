@@ -22,21 +22,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
+from verticil.miner.learning.posterior.tuning import TUNING
 from verticil.miner.learning.scoring.count_tables import FamilyTables
-from verticil.miner.learning.scoring.scores import EM_STEPS
+from verticil.miner.learning.scoring.tuning import TUNING as SCORING
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.estimators import em_projection, em_start, em_tables
 from verticil.shared.numerics.posterior.randomized import LocalScore, exact_scores, family_scores, left_of
-from verticil.shared.numerics.posterior.released import MOST_CELLS, MOST_VARIABLES, can_be_unblinded
-
-_LEAST: Final = 1e-9
-_TOGETHER: Final = 2**18  # cells of tables that are corrected together
+from verticil.shared.numerics.posterior.released import can_be_unblinded
+from verticil.shared.numerics.posterior.tuning import TUNING as SAMPLING
 
 
 def local_score(name: str) -> LocalScore:
@@ -87,8 +85,8 @@ class PosteriorScores:
         if (
             self._whole
             or self.are_plain
-            or not 2 <= d <= MOST_VARIABLES
-            or math.prod(self.tables.n_states) > MOST_CELLS
+            or not 2 <= d <= SAMPLING.most_unblinded_variables
+            or math.prod(self.tables.n_states) > SAMPLING.most_unblinded_cells
         ):
             return None
         design = self.tables.design(tuple(range(d)))
@@ -139,7 +137,7 @@ class PosteriorScores:
             return np.asarray(released_counts, dtype=np.float64), 1.0
         if _is_plain(design):
             return design.estimate(released_counts), 1.0
-        counts = em_projection(released_counts, design, iterations=EM_STEPS)
+        counts = em_projection(released_counts, design, iterations=SCORING.em_steps)
         return counts, _temper_factor(counts, design)
 
     def pseudo(self, cells: int) -> float:
@@ -161,7 +159,7 @@ class PosteriorScores:
             kind = (released_counts.shape, *(axis.forward is None for axis in design.axes))
             alike.setdefault(kind, []).append((key, released_counts, design))
         for members in alike.values():
-            size = max(_TOGETHER // members[0][1].size, 1)
+            size = max(TUNING.cells_together // members[0][1].size, 1)
             for start in range(0, len(members), size):
                 self._correct(members[start : start + size])
 
@@ -176,7 +174,7 @@ class PosteriorScores:
             np.stack([released_counts / n for _, released_counts, _ in members])[:, None],
             np.stack([em_start(released_counts, design) for _, released_counts, design in members])[:, None],
             forward_stacks,
-            steps=EM_STEPS,
+            steps=SCORING.em_steps,
             accelerate=False,
         )
         for (key, _, design), table in zip(members, solutions[:, 0], strict=True):
@@ -195,4 +193,4 @@ def _temper_factor(counts: Floats, design: FamilyDesign) -> float:
     for axis in design.axes:
         others = tuple(place for place in range(counts.ndim) if place not in axis.members)
         factor *= left_of(axis, shares.sum(axis=others).ravel())
-    return max(factor, _LEAST)
+    return max(factor, TUNING.least_factor)

@@ -2,7 +2,7 @@
 
 Columns are read in blocks of records. A block is copied, and its codes are checked in the copy, before any is used as an index;
 what a memory map has brought into memory is given back, so that a pass holds its blocks and its tables and no more. Groups whose
-tables are larger than `PASS_CELLS` together are counted in several passes.
+tables are larger than `TUNING.pass_cells` together are counted in several passes.
 
 With two threads each counts blocks of its own into tables of its own; whole numbers are added, so that the counts are the same
 on any number of threads. No group is counted twice in a pass and none is left out: what the groups are is the caller's business.
@@ -16,22 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.core.arrays import Codes, Ints, give_back
 
 Group = tuple[int, ...]
-
-BLOCK_RECORDS: Final = 31 * 4096
-"""Records of a block, unless columns are many; a multiple of 4096, and below 2 * 65,532: see the kernel."""
-
-PASS_CELLS: Final = 2**23
-"""Cells that are counted in one pass: 64 MiB a thread. A larger table has a pass of its own, on one thread."""
-
-_BLOCK_BYTES: Final = 2**26
-_THREADED_FROM: Final = 300_000_000  # increments; below, a second thread saves less than 0.1 s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,18 +103,18 @@ def count_passes(
     """Count groups of columns; see `count_groups`, whose tables these are, pass by pass."""
     n = len(columns[0])
     if threads is None:
-        much = n * len(groups) >= _THREADED_FROM
+        much = n * len(groups) >= TUNING.threaded_increments
         threads = min(2, processors()) if much else 1
     first = 0
     while first < len(groups):
         last, cells = first, 0
         while last < len(groups):
             more = math.prod(n_states[c] for c in groups[last])
-            if last > first and cells + more > PASS_CELLS:
+            if last > first and cells + more > TUNING.pass_cells:
                 break
             last, cells = last + 1, cells + more
         job = _plan_pass(n_states, groups[first:last])
-        tables = _count(columns, n_states, job, threads if cells <= PASS_CELLS else 1, check)
+        tables = _count(columns, n_states, job, threads if cells <= TUNING.pass_cells else 1, check)
         yield Counted(groups=groups[first:last], offsets=job.offsets, counts=tables)
         first = last
 
@@ -162,7 +154,7 @@ def blocks(
 
 def block_records(n_columns: int) -> int:
     """Return the number of records of a block of so many columns: a multiple of 4096."""
-    return max(min(BLOCK_RECORDS, _BLOCK_BYTES // (2 * n_columns) // 4096 * 4096), 4096)
+    return max(min(TUNING.block_records, TUNING.block_bytes // (2 * n_columns) // 4096 * 4096), 4096)
 
 
 def processors() -> int:

@@ -10,21 +10,19 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
-from typing import Final, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.scoring.counting import KERNEL_FROM, MAX_PAIR_CELLS, design_tables
+from verticil.miner.learning.scoring.counting import design_tables
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Codes, Counts
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, family_design
 
 Axes = tuple[int, ...]
-
-_MAX_BYTES: Final = 2**28
-_MOST_DESIGNS: Final = 2**12
 
 
 class FamilyTables:
@@ -53,7 +51,7 @@ class FamilyTables:
         names: Sequence[str] | None = None,
         *,
         check: Callable[[], None] | None = None,
-        max_bytes: int = _MAX_BYTES,
+        max_bytes: int = TUNING.most_table_bytes,
     ) -> None:
         self._columns: Mapping[int, Codes] = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
         self.units, self.n_states = tuple(units), tuple(n_states)
@@ -88,12 +86,13 @@ class FamilyTables:
             DataFault: LEARNING_FAILED, the released table is larger than can be counted.
         """
         family = tuple(axes)
-        if (cells := self.n_cells(family)) > MAX_PAIR_CELLS:
+        if (cells := self.n_cells(family)) > TUNING.most_pair_cells:
             *parents, child = (f"'{self.names[v]}'" for v in family)
             parent_words = f" with the parents {', '.join(parents)}" if parents else ""
             raise DataFault(
                 "LEARNING_FAILED",
-                f"the family of {child}{parent_words}: its released table has {cells} cells, expected at most {MAX_PAIR_CELLS}",
+                f"the family of {child}{parent_words}: its released table has {cells} cells, "
+                f"expected at most {TUNING.most_pair_cells}",
                 hint="declare fewer categories or bins for these variables, or smaller compounds",
             )
         key = self._key(family)
@@ -113,7 +112,7 @@ class FamilyTables:
         family = tuple(axes)
         if (design := self._designs.get(family)) is None:
             design = family_design(self.units, self.n_states, family)
-            remember(self._designs, family, design, most=_MOST_DESIGNS)
+            remember(self._designs, family, design, most=TUNING.most_designs)
         return design
 
     def n_cells(self, axes: Sequence[int]) -> int:
@@ -149,7 +148,7 @@ class FamilyTables:
 
     def _count(self, keys: Sequence[Axes], check: Callable[[], None] | None) -> list[Counts]:
         self._n_increments += self.n_records * sum(map(len, keys))
-        much = self._n_increments >= KERNEL_FROM  # of all tables so far together
+        much = self._n_increments >= TUNING.kernel_increments  # of all tables so far together
         tables = design_tables(
             self._columns,
             [self.design(key) for key in keys],

@@ -20,32 +20,19 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.scoring.column_groups import count_groups, count_passes
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import contingency
 from verticil.shared.numerics.estimation.design import FamilyDesign
 
 Method = Literal["auto", "kernel", "plain"]
-
-MAX_PAIR_CELLS: Final = 2**26
-"""Most cells of all pair tables together: 512 MiB of counts."""
-
-MAX_FAMILY_CELLS: Final = 2**26
-"""Most cells of one family's table: 512 MiB of counts."""
-
-KERNEL_FROM: Final = 60_000_000
-"""Increments; below, plain counting is done before numba and the compiled kernel are loaded."""
-
-_NEXT_KERNEL_FROM: Final = 200_000
-"""The same where numba is loaded already: the kernel takes some 10 ms then, once."""
-
-_COVER_FROM: Final = 2**16  # records; below, finding groups takes longer than they save
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,13 +99,13 @@ def all_pair_tables(
 
     Raises:
         ValueError: columns differ in length, a code is not below its number of categories, or the tables have more
-            than `MAX_PAIR_CELLS` cells.
+            than `TUNING.most_pair_cells` cells.
     """
     n, states = checked_columns(columns, n_states)
     d = len(states)
     cells = (sum(states) ** 2 - sum(k * k for k in states)) // 2
-    if cells > MAX_PAIR_CELLS:
-        raise ValueError(f"the tables of all pairs have {cells} cells, expected at most {MAX_PAIR_CELLS}")
+    if cells > TUNING.most_pair_cells:
+        raise ValueError(f"the tables of all pairs have {cells} cells, expected at most {TUNING.most_pair_cells}")
     counts = np.zeros(cells, dtype=np.int64)
     tables = PairTables(n_states=states, counts=counts.view(), n_records=n)  # of which only the view is read-only
     if method == "plain" or (method == "auto" and not _is_much(n * math.comb(d, 2))):
@@ -127,7 +114,7 @@ def all_pair_tables(
                 check()
             table = contingency.pair_table(columns[a], columns[b], states[a], states[b])
             counts[(start := tables.offset(a, b)) : start + table.size] = table.ravel()
-    elif n < _COVER_FROM:
+    elif n < TUNING.cover_records:
         start = 0
         for some in count_passes(columns, states, list(tables.pairs()), threads=threads, check=check):
             counts[start : start + len(some.counts)] = some.counts
@@ -155,7 +142,7 @@ def family_table(
 
     Raises:
         ValueError: columns differ in length, or a code is not below its number of categories.
-        DataFault: LEARNING_FAILED, the table has more than `MAX_FAMILY_CELLS` cells.
+        DataFault: LEARNING_FAILED, the table has more than `TUNING.most_family_cells` cells.
     """
     (table,) = family_tables(columns, n_states, [tuple(range(len(columns)))], method=method, threads=threads)
     return table
@@ -183,7 +170,7 @@ def family_tables(
 
     Raises:
         ValueError: columns differ in length, or a code is not below its number of categories.
-        DataFault: LEARNING_FAILED, a table has more than `MAX_FAMILY_CELLS` cells.
+        DataFault: LEARNING_FAILED, a table has more than `TUNING.most_family_cells` cells.
     """
     n, states = checked_columns(columns, n_states)
     family_list = [tuple(family) for family in families]
@@ -214,7 +201,7 @@ def family_counts(
 
     Raises:
         ValueError: the columns have not the same number of records, or a code is out of range.
-        DataFault: LEARNING_FAILED, the table has more than `MAX_FAMILY_CELLS` cells.
+        DataFault: LEARNING_FAILED, the table has more than `TUNING.most_family_cells` cells.
     """
     (table,) = design_tables(columns, [design], method=method)
     return table
@@ -294,15 +281,15 @@ def checked_columns(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[
 
 def _is_much(increments: int) -> bool:
     """Return whether the kernel is quicker, its loading included."""
-    return increments >= (_NEXT_KERNEL_FROM if "numba" in sys.modules else KERNEL_FROM)
+    return increments >= (TUNING.next_kernel_increments if "numba" in sys.modules else TUNING.kernel_increments)
 
 
 def _check_family(shape: Sequence[int]) -> None:
-    if (cells := math.prod(shape)) > MAX_FAMILY_CELLS:
+    if (cells := math.prod(shape)) > TUNING.most_family_cells:
         raise DataFault(
             "LEARNING_FAILED",
             f"a family of {' x '.join(map(str, shape))} categories has a table of {cells} cells, expected at most "
-            f"{MAX_FAMILY_CELLS}",
+            f"{TUNING.most_family_cells}",
             hint="allow fewer parents, or declare fewer categories",
         )
 
@@ -317,13 +304,6 @@ def _pairs_of(group: tuple[int, ...], table: NDArray[np.int64]) -> Iterator[tupl
         table = table.sum(axis=0)
 
 
-GROUP_CELLS: Final = 2**16
-"""Most cells of a group of more than two columns: its cells are numbered with 16 bits."""
-
-_DOUBLE_COST: Final = 35_000.0
-"""Cells at which a record costs twice as much as in a table that stays in the first-level cache (measured)."""
-
-
 def pair_groups(n_states: Sequence[int]) -> list[tuple[int, ...]]:
     """Return groups of columns that cover every pair.
 
@@ -332,7 +312,7 @@ def pair_groups(n_states: Sequence[int]) -> list[tuple[int, ...]]:
 
     Returns:
         Ascending groups of at least two columns; every pair is in one or more. A group of more than two columns has at most
-        `GROUP_CELLS` cells; a pair that has more is a group of its own.
+        `TUNING.group_cells` cells; a pair that has more is a group of its own.
 
     >>> pair_groups([20] * 7)
     [(0, 1, 2), (0, 3, 4), (0, 5, 6), (1, 3, 5), (1, 4, 6), (2, 3, 6), (2, 4, 5)]
@@ -343,14 +323,14 @@ def pair_groups(n_states: Sequence[int]) -> list[tuple[int, ...]]:
     """
     # Triples alone waste nothing where d fits them; larger groups overlap but are fewer. The cheaper cover is taken.
     covers = [_greedy(n_states, 3)]
-    if math.prod(sorted(n_states)[:4]) <= GROUP_CELLS:
-        covers.append(_greedy(n_states, GROUP_CELLS.bit_length()))
+    if math.prod(sorted(n_states)[:4]) <= TUNING.group_cells:
+        covers.append(_greedy(n_states, TUNING.group_cells.bit_length()))
     return min(covers, key=lambda groups: sum(_cost(math.prod(n_states[c] for c in group)) for group in groups))
 
 
 def _cost(cells: float) -> float:
     """Return the cost of counting a record in a table, in increments."""
-    return 1.0 + cells / _DOUBLE_COST
+    return 1.0 + cells / TUNING.double_cost_cells
 
 
 def _greedy(n_states: Sequence[int], largest: int) -> list[tuple[int, ...]]:
@@ -367,7 +347,9 @@ def _greedy(n_states: Sequence[int], largest: int) -> list[tuple[int, ...]]:
                 new_cells = cells * states
                 # The first of the best: in equal columns this is the lexicographic code, a Steiner system for 2^m - 1.
                 value = np.where(
-                    (gain > 0) & (new_cells <= GROUP_CELLS), (pairs + gain) / (1.0 + new_cells / _DOUBLE_COST), 0.0
+                    (gain > 0) & (new_cells <= TUNING.group_cells),
+                    (pairs + gain) / (1.0 + new_cells / TUNING.double_cost_cells),
+                    0.0,
                 )
                 value[group] = 0.0
                 best = int(value.argmax())

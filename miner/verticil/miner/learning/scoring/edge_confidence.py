@@ -7,8 +7,8 @@ bootstraps say what to think of a gain:
 
 - of the *null*: tables are drawn in which the child does not depend on this parent given the others, with everything else as it
   was estimated, and randomized as the columns were. The mean and variance of their gains give the critical value, as the quantile
-  of a gamma distribution. `LEVEL` is that of all pairs of variables together: of networks without any right edge, one in twenty
-  has one that is confirmed.
+  of a gamma distribution. `TUNING.level` is that of all pairs of variables together: of networks without any right edge, one in
+  twenty has one that is confirmed.
 - of the *records*: with the records drawn again with replacement, the **strength** is the share of samples in which the gain is
   above the critical value; half or more is what the test of the records themselves confirms.
 
@@ -22,7 +22,8 @@ that is needed: records are not read again. (The entries of a subset's record ar
 and Jaakkola 2003), so the samples' gains are shifted to have the observed gain as their mean.
 
 Where nothing is randomized the gain of a parent is a sum over records, so its spread over samples is known beforehand; a gain
-that is farther than `_DECIDED` of its standard deviations above all that chance does has strength 1, and no sample is drawn.
+that is farther than `TUNING.decided_deviations` of its standard deviations above all that chance does has strength 1, and no
+sample is drawn.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from verticil.miner.learning.scoring.count_tables import FamilyTables
-from verticil.miner.learning.scoring.scores import EM_STEPS
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.design import FamilyDesign
@@ -43,14 +44,6 @@ from verticil.shared.numerics.estimation.estimators import START_FLOOR
 from verticil.shared.numerics.estimation.unit_axis import UnitAxis
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import CONFIRMED
-
-SAMPLES: Final = 100
-LEVEL: Final = 0.05
-_BLOCK: Final = 2**17  # cells that are corrected at a time
-_NULL_STEPS: Final = 300  # of the EM: after the 60 of a gain, links under strong noise are still too weak
-_DECIDED: Final = 8.0  # in a hundred samples of a normal distribution one is that far away with probability 1e-13
-_ONE_BY_ONE: Final = 6  # records
-_CELL: Final = 0.6  # what a cell adds to a gain by chance, at most: the mean deviance of a Poisson count is below 1.2
 
 
 class EdgeStrength(NamedTuple):
@@ -66,7 +59,7 @@ def edge_strengths(
     *,
     seed: int,
     least: float = CONFIRMED,
-    samples: int = SAMPLES,
+    samples: int = TUNING.samples,
     check: Callable[[], None] | None = None,
 ) -> Mapping[tuple[int, int], EdgeStrength]:
     """Return the strength and the effect size of every edge.
@@ -107,7 +100,7 @@ def _family_strengths(
         return strengths
     weight = math.prod(axis.channel.codes_per_record for axis in design.axes)
     n, d = tables.n_records, len(tables.n_states)
-    level = LEVEL / max(1, d * (d - 1) // 2)
+    level = TUNING.level / max(1, d * (d - 1) // 2)
 
     def draw(shares: Floats, number: int) -> Floats:
         generator = np.random.Generator(np.random.Philox(key=[seed, child], counter=[0, 0, 0, number]))
@@ -117,7 +110,7 @@ def _family_strengths(
     released_counts = np.asarray(counts, dtype=np.float64)
     actual = np.concatenate([released_counts[None], draw(released_counts, 0)])
     whole = _likelihoods(actual, design)
-    null_shares = _fit(released_counts[None] / released_counts.sum(), design, steps=_NULL_STEPS)[0]
+    null_shares = _fit(released_counts[None] / released_counts.sum(), design, steps=TUNING.null_steps)[0]
     for place, parent in enumerate(parents):
         if place in certain:
             continue
@@ -146,11 +139,11 @@ def _family_strengths(
 def _multinomial(generator: np.random.Generator, n: int, shares: Floats, samples: int) -> Ints:
     """Return counts of `n` records, (samples, cells): many cells hold few of them, and those records are placed one by one.
 
-    A binomial count costs the same for a cell of one record as for one of thousands, about what `_ONE_BY_ONE` records do that are
-    placed by the alias method (Walker 1977; Vose 1991).
+    A binomial count costs the same for a cell of one record as for one of thousands, about what `TUNING.single_records` records
+    do that are placed by the alias method (Walker 1977; Vose 1991).
     """
-    rare = np.flatnonzero((shares > 0) & (shares * n < _ONE_BY_ONE))
-    common = np.flatnonzero(shares * n >= _ONE_BY_ONE)
+    rare = np.flatnonzero((shares > 0) & (shares * n < TUNING.single_records))
+    common = np.flatnonzero(shares * n >= TUNING.single_records)
     of_rare = shares[rare].sum()
     table_counts = np.zeros((samples, len(shares)), dtype=np.int64)
     together = np.append(shares[common], of_rare)
@@ -290,7 +283,10 @@ def _decide_without_samples(counts: Ints | Floats, design: FamilyDesign) -> dict
         with_parent, with_child = shares.sum(axis=-1) > 0, rest > 0
         n_possible = with_parent.sum(axis=place), with_child.sum(axis=-1)
         possible = float((n_possible[0] * n_possible[1]).sum())
-        if n * mean - _DECIDED * deviation > _CELL * possible + _DECIDED * math.sqrt(possible):
+        if (
+            n * mean - TUNING.decided_deviations * deviation
+            > TUNING.chance_of_cell * possible + TUNING.decided_deviations * math.sqrt(possible)
+        ):
             free = float(((n_possible[0] - 1) * (n_possible[1] - 1))[n_possible[0] > 0].sum())
             strengths[place] = EdgeStrength(strength=1.0, information=max(mean - free / (2 * n), 0.0))
     return strengths
@@ -298,7 +294,7 @@ def _decide_without_samples(counts: Ints | Floats, design: FamilyDesign) -> dict
 
 def _likelihoods(tables: Floats, design: FamilyDesign) -> Floats:
     """`FamilyScores.likelihood` of many observed tables (B, ..) of one design: (B,)."""
-    size = max(1, _BLOCK // math.prod(tables.shape[1:]))
+    size = max(1, TUNING.cells_together // math.prod(tables.shape[1:]))
     parts = [_block_likelihoods(tables[start : start + size], design) for start in range(0, len(tables), size)]
     return np.concatenate(parts)
 
@@ -314,7 +310,7 @@ def _block_likelihoods(tables: Floats, design: FamilyDesign) -> Floats:
     return likelihood
 
 
-def _fit(entry_shares: Floats, design: FamilyDesign, *, steps: int = EM_STEPS) -> Floats:
+def _fit(entry_shares: Floats, design: FamilyDesign, *, steps: int = TUNING.em_steps) -> Floats:
     """Fit the shares of the units' categories by the EM, from the shares of their entries: (B, ..)."""
     forward = [axis.forward for axis in design.axes]
     backward = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in forward]

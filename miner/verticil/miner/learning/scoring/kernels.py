@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.compiled import compiled
 
-_STEP = 4096  # records whose cells are numbered before they are counted
-_CACHED = 4096  # cells of which four tables fit into a first-level cache of 32 KiB
+_STEP = TUNING.kernel_records
+_CACHED = TUNING.kernel_cells
 _S16, _S32, _S48, _LOW = np.uint64(16), np.uint64(32), np.uint64(48), np.uint64(0xFFFF)
 
 

@@ -9,7 +9,7 @@ is counted on its own.
 
 Families, for searches that look at a variable with all its parents at once.
 
-With N^ the EM-corrected counts of a family (`EM_STEPS` steps), N^_jk of parent configuration j and category k,
+With N^ the EM-corrected counts of a family (`TUNING.em_steps` steps), N^_jk of parent configuration j and category k,
 
     bic       = sum_jk N^_jk log(N^_jk / N^_j) - (log n / 2) J (K - 1),
     bic-noise = the same with the penalty times c = 1 / prod lambda over the family's columns,
@@ -32,13 +32,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import all_pair_tables, family_counts, family_table
+from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.miner.learning.search.protocol import FamilyValue, remember
 from verticil.shared.core.arrays import Codes, Counts, Floats
 from verticil.shared.numerics.estimation.axes import plogp
@@ -52,9 +52,6 @@ from verticil.shared.numerics.estimation.independence import (
 from verticil.shared.numerics.estimation.information import Link, links
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 
-ALPHA: Final = 0.05
-"""False-alarm rate over all pairs together."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairScores:
@@ -64,7 +61,7 @@ class PairScores:
         information: nats, float64, >= 0; 0 on the diagonal and for pairs without significant information.
         p_value: of the test of independence, float64; 1 on the diagonal.
         significant: bool; p_value is below the level of one pair.
-        level: level of one pair, `ALPHA` / (d(d-1)/2).
+        level: level of one pair, `TUNING.false_alarms` / (d(d-1)/2).
         links: what was found of each significant pair (a, b), a < b.
     """
 
@@ -99,7 +96,7 @@ def pair_scores(
         ValueError: a column does not fit its unit.
     """
     d = len(n_states)
-    level = ALPHA / max(d * (d - 1) // 2, 1)
+    level = TUNING.false_alarms / max(d * (d - 1) // 2, 1)
     single = sorted(alone(units), key=lambda index: units[index].variables)
     variables = [units[index].variables[0] for index in single]
     information, p_value = np.zeros((d, d)), np.ones((d, d))
@@ -137,9 +134,6 @@ def pair_scores(
     return PairScores(information=information, p_value=p_value, significant=significant, level=level, links=pair_links)
 
 
-EM_STEPS: Final = 60
-
-
 class FamilyScores:
     """Scores of families, with a bounded memory.
 
@@ -152,7 +146,7 @@ class FamilyScores:
         unrandomized: the variables whose columns are released as they are.
     """
 
-    def __init__(self, tables: FamilyTables, *, level: float = 0.05, steps: int = EM_STEPS) -> None:
+    def __init__(self, tables: FamilyTables, *, level: float = 0.05, steps: int = TUNING.em_steps) -> None:
         self._tables, self._level, self._steps = tables, level, steps
         self.unrandomized = frozenset(
             unit.variables[0] for unit in tables.units if unit.domain is None and unit.channel.is_identity

@@ -33,6 +33,7 @@ from verticil.miner.learning.search.protocol import (
     sealed,
     total_weight,
 )
+from verticil.miner.learning.search.tuning import TUNING
 from verticil.shared.numerics.model.graph import Dag
 
 
@@ -70,9 +71,9 @@ class GeneticSearch:
         mutation_rate: r; None for 1/d.
     """
 
-    population: int = 200
-    selected: int = 10
-    generations: int = 400
+    population: int = TUNING.population
+    selected: int = TUNING.elite
+    generations: int = TUNING.generations
     mutation_rate: float | None = None
 
     def __post_init__(self) -> None:

@@ -36,22 +36,15 @@ from verticil.miner.learning.search.protocol import (
     sealed,
     violations,
 )
+from verticil.miner.learning.search.tuning import TUNING
 from verticil.shared.core.arrays import Bools
 from verticil.shared.numerics.model.graph import Dag
 
 _UNIT: Final = 2.0**-20
 """Nats. Far below what tells networks apart, and a sum of scores of ten million records is still exact."""
 
-_SHORT: Final = 5
-"""Most moves without a gain in a round."""
-
-_MOST_ROUNDS: Final = 64
-"""Of a search that does not say how many; with fewer variables one round for each."""
 
 _DELETE, _ADD, _REVERSE = range(3)
-
-_AT_ONCE: Final = 64
-"""Of so many parts of the variables one has its gains computed in a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -112,8 +105,8 @@ class HillClimbSearch:
 
     score: FamilyValue = field(repr=False)
     initial: Dag | None = None
-    tabu_length: int = 10
-    patience: int = 15
+    tabu_length: int = TUNING.tabu_length
+    patience: int = TUNING.patience
     rounds: int | None = None
     near: Bools | None = field(default=None, repr=False)
     ahead: Callable[[int, Sequence[tuple[int, ...]]], None] | None = field(default=None, repr=False)
@@ -167,7 +160,7 @@ class HillClimbSearch:
         if state.finished:
             return state
         if state.stale:
-            some = max(len(state.edges) // _AT_ONCE, 1)
+            some = max(len(state.edges) // TUNING.parts, 1)
             gains, leaves = state.gains.copy(), state.leaves.copy()
             open_edges = self._open(state.problem, state.stage, state.kept_edges)
             for child in state.stale[:some]:
@@ -329,11 +322,15 @@ class HillClimbSearch:
         return 1 < stage < self._last(d)
 
     def _last(self, d: int) -> int:
-        rounds = min(d, _MOST_ROUNDS) if self.rounds is None else self.rounds
+        rounds = min(d, TUNING.most_rounds) if self.rounds is None else self.rounds
         return 2 + rounds if rounds or self.near is not None else 0
 
     def _patience(self, state: ClimbState) -> int:
-        return min(self.patience, _SHORT) if self._is_round(state.stage, len(state.edges)) else self.patience
+        return (
+            min(self.patience, TUNING.short_patience)
+            if self._is_round(state.stage, len(state.edges))
+            else self.patience
+        )
 
 
 def _better(state: ClimbState) -> tuple[Bools, float]:

@@ -2,7 +2,7 @@
 
 With additive weights the best parents of a variable are its heaviest predecessors, `max_parents` of them (methods.md section
 2): exactly so where no limit on a family's cells binds. Where one does, the heaviest set that fits is found by branch and
-bound, exactly unless it would look at more than `MAX_SETS` sets of one family; then it is the best of those.
+bound, exactly unless it would look at more than `TUNING.most_sets` sets of one family; then it is the best of those.
 
 Each chain starts from a random order, anneals (a variable goes to another place, or two change places; only what lies between
 is looked at again), and is then improved: every variable goes to its best place until none can be put better, then a few go to
@@ -42,13 +42,10 @@ from verticil.miner.learning.search.protocol import (
     sealed,
     total_weight,
 )
+from verticil.miner.learning.search.tuning import TUNING
 from verticil.shared.numerics.model.graph import Dag
 
-MAX_SETS: Final = 4096
 _NO_LIMIT: Final = 2**62
-_STEP_MOVES: Final = 5000
-_STEP_ROUNDS: Final = 5
-_PERTURBED: Final = 3
 _QUANTILES: Final = np.round(-np.log((np.arange(1024) + 0.5) / 1024) * 2.0**20) / 2.0**20
 
 
@@ -85,7 +82,9 @@ def tables_of(problem: SearchProblem) -> Tables:
     return Tables(before=before, candidates=candidates, heavy=heavy, limits=limits)
 
 
-def best_network(problem: SearchProblem, tables: Tables, order: Sequence[int], *, budget: int = MAX_SETS) -> Dag:
+def best_network(
+    problem: SearchProblem, tables: Tables, order: Sequence[int], *, budget: int = TUNING.most_sets
+) -> Dag:
     """Return the network of the best parents in `order`, the required ones with them."""
     d = len(order)
     parents = np.zeros((d, d + 1), dtype=np.int64)
@@ -144,8 +143,8 @@ class OrderSearch:
     chains: int | None = None
     moves: int | None = None
     rounds: int | None = None
-    hot: float = 0.3
-    cold: float = 0.005
+    hot: float = TUNING.hot
+    cold: float = TUNING.cold
 
     def __post_init__(self) -> None:
         if min(self.moves or 0, self.rounds or 0) < 0 or (self.chains is not None and self.chains < 1):
@@ -254,13 +253,15 @@ class OrderSearch:
         )
 
     def _chains(self, problem: SearchProblem) -> int:
-        return max(2, 120 // len(problem.n_states)) if self.chains is None else self.chains
+        return max(2, TUNING.chains_times_variables // len(problem.n_states)) if self.chains is None else self.chains
 
     def _moves(self, problem: SearchProblem) -> int:
-        return min(max(10_000, 600 * len(problem.n_states)), 40_000) if self.moves is None else self.moves
+        if self.moves is not None:
+            return self.moves
+        return min(max(TUNING.least_moves, TUNING.moves_per_variable * len(problem.n_states)), TUNING.most_moves)
 
     def _rounds(self, problem: SearchProblem) -> int:
-        return 1500 // len(problem.n_states) if self.rounds is None else self.rounds
+        return TUNING.rounds_times_variables // len(problem.n_states) if self.rounds is None else self.rounds
 
     def _hot(self, problem: SearchProblem) -> float:
         positive = problem.weights[problem.weights > 0]
@@ -268,7 +269,7 @@ class OrderSearch:
 
     def _anneal(self, state: OrderState) -> OrderState:
         tables, n_moves = state.tables, self._moves(state.problem)
-        moves = min(_STEP_MOVES, n_moves - state.moves)
+        moves = min(TUNING.step_moves, n_moves - state.moves)
         stream, order, chain_order = state.stream.copy(), state.order.copy(), state.chain_order.copy()
         # To 40 bits: a power may differ in its last bit from machine to machine.
         cooling = round((self.cold / self.hot) ** (1 / n_moves) * 2.0**40) / 2.0**40
@@ -282,7 +283,7 @@ class OrderSearch:
             cooling,
             _QUANTILES,
             *tables,
-            MAX_SETS,
+            TUNING.most_sets,
         )
         return dataclasses.replace(
             state,
@@ -298,11 +299,11 @@ class OrderSearch:
         """Improve the order; the first round is the improvement of the annealed order itself."""
         tables, stream = state.tables, state.stream.copy()
         best, weight, rounds = state.chain_order, state.chain_weight, state.rounds
-        for _ in range(min(_STEP_ROUNDS, self._rounds(state.problem) + 1 - rounds)):
+        for _ in range(min(TUNING.step_rounds, self._rounds(state.problem) + 1 - rounds)):
             order = best.copy()
             if rounds:
-                orders.perturb(stream, order, tables.before, _PERTURBED)
-            new_weight = orders.descend(order, *tables, MAX_SETS)
+                orders.perturb(stream, order, tables.before, TUNING.perturbed_variables)
+            new_weight = orders.descend(order, *tables, TUNING.most_sets)
             if new_weight >= weight:
                 best, weight = order, new_weight
             rounds += 1
@@ -325,12 +326,6 @@ def _random_order(tables: Tables, stream: NDArray[np.uint64]) -> tuple[NDArray[n
         order.append(v)
         missing = missing - tables.before[v]
     return np.array(order, dtype=np.int32), np.array([draws.state], dtype=np.uint64)
-
-
-MAX_BLOCK: Final = 15
-"""Most variables of one block: 2^15 subsets."""
-
-_STEP_SUBSETS: Final = 2**13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -366,11 +361,12 @@ class ExactSearch:
         """Start with nothing done yet.
 
         Raises:
-            ValueError: a block has more than `MAX_BLOCK` variables.
+            ValueError: a block has more than `TUNING.most_block_variables` variables.
         """
-        if (widest := max(map(len, _blocks(problem)))) > MAX_BLOCK:
+        if (widest := max(map(len, _blocks(problem)))) > TUNING.most_block_variables:
             raise ValueError(
-                f"{widest} variables may stand in any order, expected at most {MAX_BLOCK}; use the method 'order'"
+                f"{widest} variables may stand in any order, expected at most {TUNING.most_block_variables}; "
+                "use the method 'order'"
             )
         return ExactState(
             problem=problem,
@@ -391,7 +387,7 @@ class ExactSearch:
         members = np.array(blocks[state.block], dtype=np.int32)
         size = 2 ** len(members)
         table, latest = np.empty(size), np.empty(size, dtype=np.int8)
-        n_done, last = state.n_subsets, min(state.n_subsets + _STEP_SUBSETS, size)
+        n_done, last = state.n_subsets, min(state.n_subsets + TUNING.step_subsets, size)
         table[:n_done], latest[:n_done] = state.table[:n_done], state.latest[:n_done]
         base = np.zeros(len(state.order), dtype=np.uint8)
         placed_variables = state.order[state.order >= 0]

@@ -24,6 +24,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.search.tuning import TUNING
 from verticil.shared.core.errors import InternalFault
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.model.graph import Dag
@@ -378,14 +379,12 @@ def violations(problem: SearchProblem, dag: Dag) -> tuple[str, ...]:
 K = TypeVar("K")
 V = TypeVar("V")
 
-MOST_REMEMBERED: Final = 2**18
-"""Families; some 100 MiB. A search that looks at more asks again for those that it has not met for long."""
 
 FamilyValue = Callable[[int, tuple[int, ...]], float]
 """(child, parents ascending) -> nats. A pure function of the data."""
 
 
-def remember(memory: dict[K, V], key: K, value: V, *, most: int = MOST_REMEMBERED) -> None:
+def remember(memory: dict[K, V], key: K, value: V, *, most: int = TUNING.most_families) -> None:
     """Keep a value; where there are `most`, the one that was kept first goes.
 
     >>> known = {"a": 1, "b": 2}

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from verticil.party.config import PartyConfig
 from verticil.party.local_dataset import LocalDataset
+from verticil.party.protocol.between import blinded_lists
 from verticil.party.protocol.between import pseudonym_lists as lists
 from verticil.party.protocol.between.artifact_store import ArtifactStore, Kind
 from verticil.party.protocol.between.network import Peers
@@ -197,7 +198,7 @@ class PeerStudyContext(StudyContext):
                         raise PeerFault("ALIGNMENT_MISMATCH", f"alignment: {problem}", hint="nothing was randomized")
                     return holding.everyone
                 if self.mode == "dh-psi":
-                    return lists.common_rows(holding.n_records, common)
+                    return blinded_lists.common_rows(holding.n_records, common)
                 teller = self.study.parties[-1]
                 return lists.accepted_rows(
                     holding.pseudonyms, common, teller=teller, running=None, minimum=self.minimum

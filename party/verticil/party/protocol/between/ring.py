@@ -35,7 +35,7 @@ from google.protobuf.message import DecodeError
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
 from verticil.party.dataset.linkage import check_common_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import pseudonym_lists as lists
+from verticil.party.protocol.between import blinded_lists
 from verticil.party.protocol.between.artifact_store import Item, Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
@@ -87,7 +87,7 @@ async def find_common_people(context: PeerStudyContext) -> None:
         common_rows = await ring.follow(n_common)
 
         def accept() -> None:
-            rows = lists.common_rows(holding.n_records, common_rows)
+            rows = blinded_lists.common_rows(holding.n_records, common_rows)
             context.accept_people(holding, rows, sha256)
             store.put(context.digest, Kind.COMMON, common_rows)
 
@@ -145,7 +145,7 @@ class _Ring:
             stored_list = self.blinding_state.take(name) or b""
             if len(stored_list) != len(data):
                 raise self._make_lost_fault("its half-made list is of another number of people than its table")
-            shuffled_list, order = lists.sort_for_sending(stored_list)
+            shuffled_list, order = blinded_lists.sort_for_sending(stored_list)
             store.put(context.digest, Kind.SHUFFLE, order.tobytes(), str(owner))
             store.put(context.digest, Kind.BLINDED, shuffled_list, str(owner))
             steps = peer_pb2.BlindedSteps(steps=[*before, context.blinded_step(owner, hop, shuffled_list)])
@@ -205,7 +205,7 @@ class _Ring:
             raise self._context.wrong_list(owner, hop, "the signed statement of it cannot be read") from None
         study, check = self._context.digest, self._context.node.check_statement
         await asyncio.to_thread(
-            lists.check_steps, steps, parties=self.parties, study=study, owner=owner, hop=hop, check=check
+            blinded_lists.check_steps, steps, parties=self.parties, study=study, owner=owner, hop=hop, check=check
         )
         return steps
 
@@ -219,7 +219,7 @@ class _Ring:
 
     def _check(self, owner: int, hop: int, data: bytes, others: Iterable[bytes]) -> None:
         """Refuse what is no list, is too short, or repeats a token of another list."""
-        if problem := lists.list_problem(data):
+        if problem := blinded_lists.list_problem(data):
             raise self._context.wrong_list(owner, hop, problem)
         if len(data) < self.minimum * TOKEN_BYTES:
             raise Refusal(
@@ -228,7 +228,7 @@ class _Ring:
                 hint="nothing was randomized; is that party's table whole?",
             )
         tokens = tokens_of(data)
-        if any(lists.in_both(tokens, tokens_of(other)).size for other in others):
+        if any(blinded_lists.in_both(tokens, tokens_of(other)).size for other in others):
             raise self._context.wrong_list(
                 owner, hop, "it has points that are also in a list that other parties have blinded"
             )
@@ -257,7 +257,7 @@ class _Ring:
             common = tokens_of(self._read_stored(Kind.BLINDED, self._owner(self._last)))
             for owner in range(len(self.parties)):
                 if owner != self._owner(self._last):
-                    common = lists.in_both(common, tokens_of(self._read_stored(Kind.FULL, owner)))
+                    common = blinded_lists.in_both(common, tokens_of(self._read_stored(Kind.FULL, owner)))
             check_common_size(len(common), self.minimum)
             data = common.tobytes()
             sha256 = hashlib.sha256(data).digest()
@@ -329,7 +329,7 @@ class _Ring:
 
             def find() -> bytes:
                 full = tokens_of(self._read_stored(Kind.BLINDED, owner))
-                return lists.places(full, tokens_of(self._read_stored(Kind.TOKENS))).tobytes()
+                return blinded_lists.places(full, tokens_of(self._read_stored(Kind.TOKENS))).tobytes()
 
             positions = await self._context.node.heavily(find)
         else:
@@ -337,19 +337,19 @@ class _Ring:
             what = f"places in the list of party '{self.parties[owner]}'"
             call, limit = (
                 self._context.call_for_list(peer_pb2.PSEUDONYM_LIST_POSITIONS, owner),
-                lists.POSITION_BYTES * n_common,
+                blinded_lists.POSITION_BYTES * n_common,
             )
             positions = await self._context.fetch(successor, call, limit=limit, what=what)
         order = await asyncio.to_thread(self._read_stored, Kind.SHUFFLE, owner)
-        n_tokens = len(order) // lists.POSITION_BYTES
-        if problem := lists.positions_problem(positions, n_tokens=n_tokens, n_common=n_common):
+        n_tokens = len(order) // blinded_lists.POSITION_BYTES
+        if problem := blinded_lists.positions_problem(positions, n_tokens=n_tokens, n_common=n_common):
             raise PeerFault(
                 "MESSAGE_INVALID",
                 f"places in the list of party '{self.parties[owner]}', sent by party"
                 f" '{sender(self.parties, owner, hop + 1)}': {problem}",
                 hint="nothing was randomized; that party's operator should look at its log",
             )
-        return lists.trace_positions(positions, order)
+        return blinded_lists.trace_positions(positions, order)
 
     # ---- asking and saying
 

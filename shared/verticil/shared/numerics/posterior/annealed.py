@@ -1,10 +1,11 @@
 """Graphs of few variables drawn by how probable each makes the released counts (`annealing`), with true counts.
 
 Graphs that say the same about independence are alike under BDeu (Heckerman, Geiger & Chickering 1995): one of a class is
-annealed. Effort grows from level to level (`_LEVELS`); a class goes on to the next one unless it is too improbable to count: its
-estimates, raised by three times what they differ by between chains, lie `_MARGIN` nats below the best. Too little effort makes
-an estimate too small, and how much so shows in the next level. It ends where no edge's probability has changed by more
-than `_SETTLED` since the level before, nor differs by more between chains, or where the work of `steps` is done.
+annealed. Effort grows from level to level (`TUNING.levels`); a class goes on to the next one unless it is too improbable to
+count: its estimates, raised by three times what they differ by between chains, lie `TUNING.margin_nats` nats below the best. Too
+little effort makes an estimate too small, and how much so shows in the next level. It ends where no edge's probability has
+changed by more than `TUNING.settled` since the level before, nor differs by more between chains, or where the work of `steps` is
+done.
 
 Each chain draws graphs by its own estimates, all with the same number of steps. So chains that do not agree show what the
 estimates leave open, and the change since the level before counts as such a difference (`Diagnostics.edge_difference`).
@@ -17,7 +18,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,29 +29,17 @@ from verticil.shared.numerics.posterior.chains import Chains, Checkpoint, mark_o
 from verticil.shared.numerics.posterior.exact import acyclic, edges_of
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
 from verticil.shared.numerics.posterior.released import Released, ReleasedSample
-
-MOST_GRAPHS: Final = 25
-"""All of three variables."""
-LEAST_CELLS: Final = 25
-"""Of the joint table: of smaller ones chains over graphs and true counts (`released`) are right and take fewer seconds."""
-MOST_CELLS: Final = 128
-"""Of the joint table: three variables of five categories."""
-_LEVELS: Final = ((25, 1), (100, 1), (100, 4), (200, 8), (400, 16))
-"""Particles of each chain, and sweeps between two stages."""
-_MARGIN: Final = 7.0
-_SETTLED: Final = 0.02
-_WORK: Final = 40_000.0
-"""Cells that moves may look at for each step of a study: 20,000 steps are about half a minute."""
-_BESIDE: Final = 33  # cells that a move's other work is worth
-_DRAWN: Final = 1000
-_MOST_DRAWN: Final = 2**24  # cells of true counts that are kept
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 
 def can_be_annealed(sets: ParentSets, cells: int) -> bool:
     """Return whether graphs are few, and the joint table of all columns is neither tiny nor large."""
-    if not LEAST_CELLS <= cells <= MOST_CELLS or math.prod(np.diff(sets.starts).tolist()) > MOST_GRAPHS**2:
+    if (
+        not TUNING.least_annealed_cells <= cells <= TUNING.most_annealed_cells
+        or math.prod(np.diff(sets.starts).tolist()) > TUNING.most_graphs**2
+    ):
         return False
-    return len(list(itertools.islice(_graphs(sets), MOST_GRAPHS + 1))) <= MOST_GRAPHS
+    return len(list(itertools.islice(_graphs(sets), TUNING.most_graphs + 1))) <= TUNING.most_graphs
 
 
 def _graphs(sets: ParentSets) -> Iterator[tuple[int, ...]]:
@@ -125,7 +113,7 @@ class AnnealedState:
         before = self.at_level(level - 1)
         mean = np.logaddexp.reduce(before, axis=1) - math.log(before.shape[1])
         reach = mean + 3 * before.std(axis=1)
-        return tuple(np.flatnonzero(reach >= mean.max() - _MARGIN).tolist())
+        return tuple(np.flatnonzero(reach >= mean.max() - TUNING.margin_nats).tolist())
 
     def change(self, level: int) -> float:
         """Return how much an edge's probability has changed since the level before, at most; 1 at the first."""
@@ -151,11 +139,11 @@ class AnnealedGraphs:
         discarded, thinning: as of `chains.Chains`; they say how many graphs are kept.
     """
 
-    chains: int = 4
-    steps: int = 20_000
+    chains: int = TUNING.chains
+    steps: int = TUNING.steps
     discarded: int | None = None
     thinning: int | None = None
-    levels: tuple[tuple[int, int], ...] = field(default=_LEVELS, repr=False)
+    levels: tuple[tuple[int, int], ...] = field(default=TUNING.levels, repr=False)
 
     @property
     def _plain(self) -> Chains:
@@ -173,7 +161,10 @@ class AnnealedGraphs:
             numbers.setdefault(_said_by(graph) if alike else tuple(graph), len(numbers)) for graph in graphs.tolist()
         ]
         cells = len(problem.released)
-        q = max(min(_DRAWN // self.chains, _MOST_DRAWN // (len(numbers) * self.chains * cells)), 4)
+        q = max(
+            min(TUNING.annealed_draws // self.chains, TUNING.most_drawn_cells // (len(numbers) * self.chains * cells)),
+            4,
+        )
         return AnnealedState(
             problem=problem,
             seed=seed,
@@ -211,7 +202,7 @@ class AnnealedGraphs:
             for i, p in enumerate(rng.choice(np.arange(particles), size=true.shape[2], p=run.weight[c]).tolist()):
                 unblinding.share_out(problem.released, run.shares[c, p], n_states, problem.channels, stream, counts)
                 true[kind, c, i] = counts
-        work = run.moves * self.chains * particles * (len(problem.released) + _BESIDE)
+        work = run.moves * self.chains * particles * (len(problem.released) + TUNING.move_cells)
         new = Estimate(kind=kind, level=level, evidence=run.evidence, work=float(work))
         return dataclasses.replace(state, estimates=(*state.estimates, new), true=true)
 
@@ -220,10 +211,14 @@ class AnnealedGraphs:
         level, waiting = state.waiting()
         work = sum(each.work for each in state.estimates)
         if not waiting:
-            is_settled = level > 0 and max(state.change(level), state.apart(level)) <= _SETTLED
-            if is_settled or level + 1 == len(self.levels) or work + self._ahead(state, level) > _WORK * self.steps:
+            is_settled = level > 0 and max(state.change(level), state.apart(level)) <= TUNING.settled
+            if (
+                is_settled
+                or level + 1 == len(self.levels)
+                or work + self._ahead(state, level) > TUNING.step_work * self.steps
+            ):
                 return 1.0
-        return min(work / (_WORK * self.steps), 0.99)
+        return min(work / (TUNING.step_work * self.steps), 0.99)
 
     def _ahead(self, state: AnnealedState, level: int) -> float:
         """Return the work of the next level; the second one is always done."""
@@ -254,7 +249,7 @@ class AnnealedGraphs:
             self.steps,
             change=state.change(level),
         )
-        apart = max(math.ceil(n * self.chains / max(_DRAWN, 2 * self.chains)), 1)
+        apart = max(math.ceil(n * self.chains / max(TUNING.annealed_draws, 2 * self.chains)), 1)
         numbers = np.arange(apart - 1, n, apart)
         shape = tuple(state.problem.layout.n_states.tolist())
         true = np.stack(

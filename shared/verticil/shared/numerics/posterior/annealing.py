@@ -31,12 +31,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.numerics.posterior.tuning import TUNING
 
-WORTH: Final = 0.9
-_LEAST_MOVES: Final = 20  # of a family in a sweep
-_TRIES: Final = 3
-"""Steps on each line: a line costs about as much as a step."""
-_RESAMPLED: Final = 0.6  # of a chain's particles, below which they are drawn anew
 _TINY: Final = 1e-300
 _FAINT: Final = -600.0  # log length of a line from which on nothing on it changes the likelihood
 
@@ -177,7 +173,7 @@ class _Particles:
         power = family.pseudo - 1 + (1 - stage)[:, None] * family.surrogate.ravel()
         steps = [math.prod(shape[u + 1 :]) for u in range(d)]
         along = [math.prod(shape[u] for u in family.parents if u > v) for v in range(d)]
-        lines, nowhere = max(logs.shape[1], _LEAST_MOVES), np.zeros(n, dtype=np.int64)
+        lines, nowhere = max(logs.shape[1], TUNING.least_family_moves), np.zeros(n, dtype=np.int64)
         self.moves += lines
         for _ in range(lines):
             cube = [u for u in family.parents if shape[u] > 1 and rng.random() < 0.5]
@@ -230,7 +226,7 @@ class _Particles:
         fit, way, best = self.fit, np.zeros(self.n), now
         density = (own * now).sum(axis=0) - np.logaddexp(0.0, place) - np.logaddexp(0.0, -place)
         wide = math.log(2 / self.families_least + 3)
-        for _ in range(_TRIES):
+        for _ in range(TUNING.line_steps):
             scale = np.exp(rng.uniform(math.log(0.02), wide, self.n))
             new = place + scale * rng.standard_normal(self.n)
             new = np.where(rng.random(self.n) < 0.1, -place, new)
@@ -295,7 +291,7 @@ def anneal(
             evidence[c] += total
             log_weight[c] -= total
         weight = np.exp(log_weight)
-        few = 1 / (weight**2).sum(axis=1) < _RESAMPLED * particles
+        few = 1 / (weight**2).sum(axis=1) < TUNING.resampled_share * particles
         if few.any():
             which = np.arange(n).reshape(chains, particles)
             for c in np.flatnonzero(few).tolist():
@@ -314,16 +310,16 @@ def anneal(
 
 
 def _step(height: Floats, weight: Floats, most: float) -> float:
-    """Return how much further the next stage is, at most `most`: the weights are worth `WORTH` of the particles."""
+    """Return how much further the next stage is, at most `most`: the weights are worth `TUNING.stage_worth` of the particles."""
 
     def worth(step: float) -> float:
         gain = np.exp(step * (height - height.max()))
         return float((weight @ gain) ** 2 / (weight @ gain**2))
 
-    if most <= 0 or worth(most) >= WORTH:
+    if most <= 0 or worth(most) >= TUNING.stage_worth:
         return most
     low, high = 0.0, most
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if worth(middle) >= WORTH else (low, middle)
+        low, high = (middle, high) if worth(middle) >= TUNING.stage_worth else (low, middle)
     return low

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,20 +32,12 @@ from verticil.shared.numerics.posterior import kernels
 from verticil.shared.numerics.posterior.exact import acyclic
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
 from verticil.shared.numerics.posterior.sample import GraphSample
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 Checkpoint = Mapping[str, NDArray[np.generic]]
 """A state as named arrays of plain numbers, to be written without pickle."""
 Kept = tuple[Masks, Floats]
 """Graphs of all chains that are kept, (chains, n, d), and their log weights, (chains, n)."""
-
-MOST_TOGETHER: Final = 4
-_KEPT: Final = 4000
-_BLOCK_SETS: Final = 2**27  # sets that all chains look at between two states, at most: some tenths of a second
-_LINKED: Final = 0.75  # of the choices beside a variable are by what the data link
-_LINK_NATS: Final = 3.0
-_STAGES: Final = 25  # of the burn-in, each at a power of its own, the last ones at 1
-_AT_ONE: Final = 5
-_SMALLEST: Final = 2.0**-10
 
 
 class Tables(NamedTuple):
@@ -92,7 +84,8 @@ class Chains:
     Attributes:
         chains: how many.
         steps: of each, at least 20.
-        together: how many variables a step draws anew, 1 to `MOST_TOGETHER`. With 1 a strong edge cannot be turned around: chains
+        together: how many variables a step draws anew, 1 to `TUNING.most_together`. With 1 a strong edge cannot be turned around:
+        chains
             stay where they began; it is there to show that.
         threads: chains that run at the same time. The sample does not depend on it.
         discarded: steps of each chain before its first graph is kept; None: a fifth of all.
@@ -102,9 +95,9 @@ class Chains:
         ValueError: a number is out of its range.
     """
 
-    chains: int = 4
-    steps: int = 20_000
-    together: int = 3
+    chains: int = TUNING.chains
+    steps: int = TUNING.steps
+    together: int = TUNING.together
     threads: int = field(default=1, compare=False, repr=False)
     discarded: int | None = field(default=None, repr=False)
     thinning: int | None = field(default=None, repr=False)
@@ -115,21 +108,21 @@ class Chains:
                 f"a burn-in of {self.discarded} steps of {self.steps}, a graph every {self.thinning} steps: expected a burn-in "
                 "below the steps, and at least 1"
             )
-        if self.chains < 1 or self.steps < 20 or not 1 <= self.together <= MOST_TOGETHER or self.threads < 1:
+        if self.chains < 1 or self.steps < 20 or not 1 <= self.together <= TUNING.most_together or self.threads < 1:
             raise ValueError(
                 f"{self.chains} chains of {self.steps} steps, {self.together} variables together, {self.threads} threads: "
-                f"expected at least 1, at least 20, 1 to {MOST_TOGETHER}, at least 1"
+                f"expected at least 1, at least 20, 1 to {TUNING.most_together}, at least 1"
             )
 
     @property
     def burn_in(self) -> int:
         """Steps of each chain before its first graph is kept."""
-        return self.steps // 5 if self.discarded is None else self.discarded
+        return self.steps // TUNING.burn_in_part if self.discarded is None else self.discarded
 
     @property
     def every(self) -> int:
         """Steps from one graph that is kept to the next: at most 4,000 of each chain are, unless `thinning` says it."""
-        return self.thinning or math.ceil((self.steps - self.burn_in) / _KEPT)
+        return self.thinning or math.ceil((self.steps - self.burn_in) / TUNING.kept_graphs)
 
     @property
     def n_graphs(self) -> int:
@@ -237,9 +230,9 @@ class Chains:
 
     def stage(self, step: int) -> tuple[int, float]:
         """Return the step with which the stage ends that the next step belongs to, and the power of the weights in it."""
-        for stage in range(1, _STAGES + 1):
-            if step < (ends := self.burn_in * stage // _STAGES):
-                return ends, _SMALLEST ** max(1 - stage / (_STAGES - _AT_ONE), 0.0)
+        for stage in range(1, TUNING.burn_in_stages + 1):
+            if step < (ends := self.burn_in * stage // TUNING.burn_in_stages):
+                return ends, TUNING.first_power ** max(1 - stage / (TUNING.burn_in_stages - TUNING.stages_at_one), 0.0)
         return self.steps, 1.0
 
     def n_kept(self, step: int) -> int:
@@ -277,7 +270,7 @@ class Chains:
 
     def _block(self, sets: ParentSets) -> int:
         widest = int(np.diff(sets.starts).max())
-        return max(_BLOCK_SETS // (self.chains * sets.n_variables * (widest + 1000)), 1)
+        return max(TUNING.block_sets // (self.chains * sets.n_variables * (widest + 1000)), 1)
 
 
 def sealed(mark: bytes, **arrays: NDArray[np.generic]) -> Checkpoint:
@@ -354,10 +347,12 @@ def nearby(sets: ParentSets) -> Floats:
             having = (masks >> np.uint64(u)) & np.uint64(1)
             if having.any():
                 link[u, v] = weight[having.argmax()] - weight[0]
-    share = np.exp(np.maximum(np.maximum(link, link.T), -100 * _LINK_NATS) / _LINK_NATS)
+    share = np.exp(np.maximum(np.maximum(link, link.T), -100 * TUNING.link_nats) / TUNING.link_nats)
     np.fill_diagonal(share, 0.0)
     even = (1 - np.eye(d)) / (d - 1)
-    sums: Floats = (_LINKED * share / share.sum(axis=1, keepdims=True) + (1 - _LINKED) * even).cumsum(axis=1)
+    sums: Floats = (
+        TUNING.linked_share * share / share.sum(axis=1, keepdims=True) + (1 - TUNING.linked_share) * even
+    ).cumsum(axis=1)
     sums /= sums[:, -1:]
     return sums
 

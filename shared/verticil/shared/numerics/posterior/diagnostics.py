@@ -13,17 +13,12 @@ quantiles, the *tail* size the smaller one of those of the events "at most the 5
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from scipy.special import ndtri
 
 from verticil.shared.core.arrays import Floats
-
-MOST_R_HAT: Final = 1.01
-MOST_DIFFERENCE: Final = 0.05
-_RUNS: Final = 4
-"""Runs that the draws of a statistic are cut into, at most; their halves are what R-hat compares."""
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +31,8 @@ class Diagnostics:
         edge_difference: the largest difference of an edge's share in one chain from its share in all, or since less effort.
         effective_size: the smallest bulk size of the same, graphs.
         tail_size: the tail size of the log weight, graphs.
-        agree: whether `r_hat` is at most `MOST_R_HAT` and `edge_difference` below `MOST_DIFFERENCE`, of at least two chains.
+        agree: whether `r_hat` is at most `TUNING.most_r_hat` and `edge_difference` below `TUNING.most_difference`, of at least
+        two chains.
     """
 
     r_hat: float
@@ -71,7 +67,7 @@ def worth_of(draws: Floats, chains: int) -> Worth:
         draws: (m,), chain after chain; NaN where the statistic is not defined.
         chains: that they come from.
     """
-    runs = [run[~np.isnan(run)] for run in np.array_split(draws, min(chains, _RUNS))]
+    runs = [run[~np.isnan(run)] for run in np.array_split(draws, min(chains, TUNING.most_runs))]
     if (n := min(map(len, runs))) < 4:
         return Worth(r_hat=np.nan, bulk=np.nan, tail=np.nan)
     traces = np.stack([run[:n] for run in runs])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
-
-MOST_EXACT: Final = 5
-"""Variables: 29,281 graphs."""
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,11 +39,11 @@ def exact_posterior(sets: ParentSets) -> ExactPosterior:
     """Weigh every graph.
 
     Raises:
-        ValueError: there are more than `MOST_EXACT` variables.
+        ValueError: there are more than `TUNING.most_exact_variables` variables.
     """
     d = sets.n_variables
-    if d > MOST_EXACT:
-        raise ValueError(f"{d} variables, expected at most {MOST_EXACT} for all graphs")
+    if d > TUNING.most_exact_variables:
+        raise ValueError(f"{d} variables, expected at most {TUNING.most_exact_variables} for all graphs")
     weights = [dict(zip(*(array.tolist() for array in sets.of(v)), strict=True)) for v in range(d)]
     graphs = list(acyclic([sorted(sets.of(v)[0].tolist()) for v in range(d)]))
     weight = np.array([sum(weights[v][mask] for v, mask in enumerate(graph)) for graph in graphs])

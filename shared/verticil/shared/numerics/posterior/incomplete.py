@@ -21,7 +21,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,16 +45,7 @@ from verticil.shared.numerics.posterior.missing_cells import Codes16
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
 from verticil.shared.numerics.posterior.randomized import LocalScore
 from verticil.shared.numerics.posterior.sample import GraphSample
-
-_ROUND: Final = 2**13
-_LONGEST: Final = 16
-"""A round has the steps from one kept graph to the next once for every `_ROUND` looks that its counts cost, at most so often."""
-_SWEEPS: Final = 4
-_COMPLETED: Final = 1000
-"""Times that the drawn cells are kept, in all chains together; fewer where they are many."""
-_MOST_BYTES: Final = 2**26
-_MOST_CELLS: Final = 2**25
-_BLOCK: Final = 2**26  # looks at a cell between two states: some tenths of a second
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -164,10 +154,11 @@ def incomplete(
         codes[:, v] = column if is_unknown is None else np.where(is_unknown, 0, column)
         if is_unknown is not None:
             lacks |= is_unknown.astype(np.uint64) << np.uint64(v)
-    if (size := int((lacks != 0).sum()) * d) > _MOST_CELLS:
+    if (size := int((lacks != 0).sum()) * d) > TUNING.most_incomplete_cells:
         raise DataFault(
             "LEARNING_FAILED",
-            f"posterior.missing 'augment': the records with a missing value have {size} values, expected at most {_MOST_CELLS}",
+            f"posterior.missing 'augment': the records with a missing value have {size} values, "
+            f"expected at most {TUNING.most_incomplete_cells}",
             hint="keep missing values as a category (missing = 'category')",
         )
     # Records that lack the same stand together; those that lack nothing first.
@@ -182,10 +173,11 @@ def incomplete(
     keys, at = np.unique(np.concatenate([families, sets.masks]), return_inverse=True)
     members = [[v for v in range(d) if mask >> v & 1] for mask in keys.tolist()]
     sizes = [math.prod(n_states[v] for v in each) for each in members]
-    if (total := sum(sizes)) > _MOST_CELLS:
+    if (total := sum(sizes)) > TUNING.most_incomplete_cells:
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"posterior.missing 'augment': the tables of all families have {total} cells, expected at most {_MOST_CELLS}",
+            f"posterior.missing 'augment': the tables of all families have {total} cells, "
+            f"expected at most {TUNING.most_incomplete_cells}",
             hint="lower structure.max_parents or max_family_cells, or keep missing values as a category (missing = 'category')",
         )
     spans = np.cumsum([0, *map(len, members)])
@@ -322,8 +314,8 @@ class CompletingChains:
         steps: of each over graphs, at least 20.
     """
 
-    chains: int = 4
-    steps: int = 20_000
+    chains: int = TUNING.chains
+    steps: int = TUNING.steps
 
     @property
     def _plain(self) -> Chains:
@@ -331,12 +323,14 @@ class CompletingChains:
 
     def _round(self, problem: Incomplete) -> int:
         """Steps of a round."""
-        return self._plain.every * min(max(problem.looks // _ROUND, 1), _LONGEST)
+        return self._plain.every * min(max(problem.looks // TUNING.round_looks, 1), TUNING.longest_round)
 
     def _apart(self, problem: Incomplete) -> int:
         """Return of how many whole rounds one has its cells kept."""
         n = (self.steps - self._plain.burn_in) // self._round(problem)
-        most = min(_COMPLETED, max(_MOST_BYTES // (2 * max(problem.n_cells, 1)), 2 * self.chains))
+        most = min(
+            TUNING.completed_draws, max(TUNING.most_completed_bytes // (2 * max(problem.n_cells, 1)), 2 * self.chains)
+        )
         return max(math.ceil(n * self.chains / most), 1)
 
     def start(self, problem: Incomplete, seed: int) -> State:
@@ -366,7 +360,7 @@ class CompletingChains:
     def step(self, state: State) -> State:
         """Some rounds of every chain."""
         problem = state.problem
-        rounds = max(_BLOCK // (self.chains * (problem.looks + 1)), 1)
+        rounds = max(TUNING.block_looks // (self.chains * (problem.looks + 1)), 1)
         work, sets = _Work(problem, self._plain.together), problem.sets
         length, apart = self._round(problem), self._apart(problem)
         streams, graphs, values = state.streams.copy(), state.listed.copy(), state.drawn.copy()
@@ -396,7 +390,7 @@ class CompletingChains:
                 samples[chain] = values[chain]
                 at = graphs[chain]
                 cells.sweep(
-                    _SWEEPS, problem.whole[at], problem.rest[at], problem.pseudo[at], problem.n_states,
+                    TUNING.cell_sweeps, problem.whole[at], problem.rest[at], problem.pseudo[at], problem.n_states,
                     problem.rows, problem.variables, problem.spans, problem.members, problem.strides, problem.places,
                     work.counts, codes, streams[chain],
                 )  # fmt: skip

@@ -24,6 +24,7 @@ import numpy as np
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.compiled import compiled
 from verticil.shared.numerics.posterior.parent_sets import Masks
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _BRUIJN = np.uint64(0x03F79D71B4CB0A89)
@@ -37,7 +38,7 @@ _PLACES = np.zeros(64, dtype=np.int64)
 for _place in range(64):
     _PLACES[(0x03F79D71B4CB0A89 << _place) % 2**64 >> 58] = _place
 _SCALE = np.array([1.0, 2.0**-64, 2.0**-128, 0.0])
-_NEGLIGIBLE = 128.0
+_NEGLIGIBLE = TUNING.negligible_bits
 _LN2 = math.log(2.0)
 
 

@@ -25,12 +25,12 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.posterior.local_scores import FamilyValue
 from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 Masks = NDArray[np.uint64]
 """Sets of variables: bit u stands for variable u."""
 
 MOST_VARIABLES: Final = 64
-MOST_SETS: Final = 2**21
 _UNIT: Final = 2.0**-36
 
 
@@ -92,7 +92,7 @@ def parent_sets(
     candidates: Sequence[tuple[int, ...]] | None = None,
     count_ahead: Callable[[int, Sequence[tuple[int, ...]]], None] | None = None,
     raise_if_cancelled: Callable[[], None] | None = None,
-    most_sets: int = MOST_SETS,
+    most_sets: int = TUNING.most_sets,
 ) -> ParentSets:
     """Score every set of parents that a variable may have.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -20,12 +19,10 @@ from verticil.shared.numerics.model.network import Family, Network, sure_family
 from verticil.shared.numerics.posterior.diagnostics import Worth, worth_of
 from verticil.shared.numerics.posterior.sample import GraphSample
 from verticil.shared.numerics.posterior.statistics import Records, Statistic
-
-LEVEL: Final = 0.98
-"""Of the intervals of predictive draws (Martins, Gonçalves & Galletti, section 3)."""
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 
-def hpd(draws: Floats, level: float = LEVEL) -> tuple[float, float]:
+def hpd(draws: Floats, level: float = TUNING.predictive_level) -> tuple[float, float]:
     """Return the shortest interval that holds ceil(level M) of M draws; of several the lowest.
 
     Args:
@@ -72,7 +69,7 @@ class Predictive:
     worth: Worth
 
     @classmethod
-    def of(cls, draws: Floats, *, chains: int = 1, level: float = LEVEL) -> Predictive:
+    def of(cls, draws: Floats, *, chains: int = 1, level: float = TUNING.predictive_level) -> Predictive:
         """Sum up the draws of some chains, one chain after the other."""
         low, high = hpd(draws, level)
         values = draws[~np.isnan(draws)]

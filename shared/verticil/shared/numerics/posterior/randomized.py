@@ -41,7 +41,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,17 +51,9 @@ from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.unit_axis import UnitAxis, contrast_factor
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 LocalScore = Literal["bdeu", "dirichlet"]
-
-_FLOOR: Final = 1e-6
-_BURN: Final = 3.0
-"""Steps of the augmentation, in multiples of 1 / f: what is left of a step's dependence on the one before it is about 1 - f."""
-_MOST_STEPS: Final = 60
-"""They begin at shares drawn from Dirichlet(a + f N^), which are about as uncertain as they will be."""
-_MOST_WORK: Final = 2e7
-"""Multinomial cells that may be drawn to get one draw of a family; a second."""
-_TOGETHER: Final = 2**20  # cells of the draws that are made at a time
 
 
 def left_of(axis: UnitAxis, shares: Floats) -> float:
@@ -81,7 +73,7 @@ def left_of(axis: UnitAxis, shares: Floats) -> float:
         return 1.0
     if axis.cells is not None or not axis.is_linear:
         return contrast_factor(axis) ** 2
-    blend = (1 - _FLOOR) * shares + _FLOOR / len(shares)
+    blend = (1 - TUNING.mixed_share) * shares + TUNING.mixed_share / len(shares)
     share = float((blend[:, None] * forward**2 / (blend @ forward)).sum() - 1) / max(len(shares) - 1, 1)
     return min(max(share, 0.0), 1.0)
 
@@ -155,7 +147,7 @@ def can_be_augmented(design: FamilyDesign, factor: float) -> bool:
     axes = [axis.forward for axis in design.axes]
     cells = math.prod(m if each is None else len(each) for m, each in zip(design.released_shape, axes, strict=True))
     entries = sum(each.shape[1] for each in axes if each is not None)
-    return all(axis.is_linear for axis in design.axes) and cells * entries * _steps(factor) <= _MOST_WORK
+    return all(axis.is_linear for axis in design.axes) and cells * entries * _steps(factor) <= TUNING.most_family_work
 
 
 def drawn_counts(
@@ -203,7 +195,7 @@ def drawn_counts(
     else:
         start = np.full(states, factor * float(counts.sum()) / math.prod(states))
     draws = np.empty((m, *design.shape))
-    size = max(_TOGETHER // math.prod(states), 1)
+    size = max(TUNING.cells_together // math.prod(states), 1)
     axes = tuple(range(1, 1 + len(states)))
     for first in range(0, m, size):
         true = np.broadcast_to(start, (min(size, m - first), *states))
@@ -216,7 +208,7 @@ def drawn_counts(
 
 
 def _steps(factor: float) -> int:
-    return min(int(_BURN / factor) + 1, _MOST_STEPS)
+    return min(int(TUNING.augmentation_burn_in / factor) + 1, TUNING.most_augmentation_steps)
 
 
 def _shared_out(

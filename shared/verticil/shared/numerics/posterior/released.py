@@ -23,7 +23,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,23 +48,7 @@ from verticil.shared.numerics.posterior.local_scores import dirichlet_score
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
 from verticil.shared.numerics.posterior.randomized import LocalScore, left_of
 from verticil.shared.numerics.posterior.sample import GraphSample
-
-MOST_CELLS: Final = 2**10
-MOST_VARIABLES: Final = 5
-_ROUNDS: Final = 0.3
-"""Rounds of a step, over what the two noisiest columns leave of a record: a round moves true counts by about that share.
-
-With .1, .3 and 1.0, 2,000 steps of three cells of ``tests/bench/posterior_exact.py`` (three columns, 5,000 people) had the
-effective sizes 57, 91, 445 (collider, two categories, epsilon 1.5), 374, 427, 1,206 (chain, two, 1.0), 44, 207, 486 (full, three,
-1.5), in .1 to .7, .3 to 2.3 and .6 to 3.4 CPU seconds: about as many a second. R-hat was 1.01 to 1.06 with .1 and .3 and below
-1.004 with 1.0. In a fourth (dependent, three, 2.0) 2,000 steps are too few with each; 20,000 agree with the exact posterior."""
-_MOST_WORK: Final = 500
-"""Cells that the rounds of a step draw: 4 chains of 20,000 steps take about a minute where this is the bound.
-
-Of the same four cells 2,000 was the same as 500 in all, and 100 bound one: full, effective size 123 in place of 207."""
-_DRAWN: Final = 1000
-"""Times that true counts are kept, in all chains together; fewer of each of many chains."""
-_BLOCK: Final = 2**23  # cells that all chains draw between two states: some tenths of a second
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 
 def can_be_unblinded(design: FamilyDesign) -> bool:
@@ -74,7 +57,9 @@ def can_be_unblinded(design: FamilyDesign) -> bool:
     Args:
         design: of all variables, in their order.
     """
-    few = len(design.shape) <= MOST_VARIABLES and math.prod(design.shape) <= MOST_CELLS
+    few = (
+        len(design.shape) <= TUNING.most_unblinded_variables and math.prod(design.shape) <= TUNING.most_unblinded_cells
+    )
     return few and all(
         axis.is_linear
         and axis.cells is None
@@ -138,7 +123,7 @@ def released_counts(observed_table: Counts, design: FamilyDesign, sets: ParentSe
         own = slice(layout.spans[t], layout.spans[t + 1])
         index[t] = layout.places[t] + layout.strides[own] @ codes[layout.members[own]]
     children = np.repeat(np.arange(d), np.diff(sets.starts))
-    estimate = np.maximum(em_projection(observed_table, design, iterations=60), 0.0)
+    estimate = np.maximum(em_projection(observed_table, design, iterations=TUNING.count_em_steps), 0.0)
     factors = [
         left_of(axis, estimate.sum(axis=tuple(u for u in range(d) if u != v)) / estimate.sum())
         for v, axis in enumerate(design.axes)
@@ -148,13 +133,13 @@ def released_counts(observed_table: Counts, design: FamilyDesign, sets: ParentSe
     for t in range(len(layout.keys)):
         factor = math.prod(factors[v] for v in layout.members[layout.spans[t] : layout.spans[t + 1]].tolist())
         np.add.at(surrogate, index[t], factor * estimate.ravel())
-    evidence = np.zeros((len(sets.log_weight), len(unblinding.SCALES)))
+    evidence = np.zeros((len(sets.log_weight), len(TUNING.proposal_scales)))
     for place, child in enumerate(children.tolist()):
         key, pseudo = int(layout.whole[place]), float(layout.pseudo[place])
         members = layout.members[layout.spans[key] : layout.spans[key + 1]].tolist()
         table = surrogate[layout.places[key] : layout.places[key + 1]].reshape([shape[v] for v in members])
         rows = np.moveaxis(table, members.index(child), -1).reshape(-1, shape[child])
-        evidence[place] = [dirichlet_score(scale * rows, pseudo=pseudo) for scale in unblinding.SCALES]
+        evidence[place] = [dirichlet_score(scale * rows, pseudo=pseudo) for scale in TUNING.proposal_scales]
     steps_in = [
         layout.strides[start + layout.members[start:end].tolist().index(child)]
         for child, start, end in zip(
@@ -170,7 +155,9 @@ def released_counts(observed_table: Counts, design: FamilyDesign, sets: ParentSe
         channels=channels,
         index=index,
         steps_in=np.array(steps_in, dtype=np.int64),
-        length=min(math.ceil(_ROUNDS / _least_pair(plain)), max(_MOST_WORK // index.shape[1], 1)),
+        length=min(
+            math.ceil(TUNING.count_rounds / _least_pair(plain)), max(TUNING.most_count_work // index.shape[1], 1)
+        ),
     )
 
 
@@ -228,8 +215,8 @@ class ReleasedChains:
         discarded, thinning: as of `chains.Chains`.
     """
 
-    chains: int = 4
-    steps: int = 20_000
+    chains: int = TUNING.chains
+    steps: int = TUNING.steps
     threads: int = field(default=1, compare=False, repr=False)
     discarded: int | None = None
     thinning: int | None = None
@@ -265,7 +252,7 @@ class ReleasedChains:
         """Some rounds of every chain."""
         problem, plain = state.problem, self._plain
         ends, exponent = plain.stage(state.done)
-        block = max(_BLOCK // (self.chains * problem.length * problem.index.size), 1)
+        block = max(TUNING.block_cells // (self.chains * problem.length * problem.index.size), 1)
         n_steps = min(block, ends - state.done)
         if n_steps <= 0:
             return state
@@ -302,7 +289,7 @@ class ReleasedChains:
 
     def _apart(self) -> int:
         """Return of how many graphs one has its true counts kept."""
-        return max(math.ceil(self._plain.n_graphs * self.chains / max(_DRAWN, 2 * self.chains)), 1)
+        return max(math.ceil(self._plain.n_graphs * self.chains / max(TUNING.count_draws, 2 * self.chains)), 1)
 
     def progress(self, state: ReleasedState) -> float:
         """Share of the rounds that is done."""

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.numerics.posterior.diagnostics import (
-    MOST_DIFFERENCE,
-    MOST_R_HAT,
-    Diagnostics,
-    bulk_size,
-    rank_r_hat,
-    tail_size,
-)
+from verticil.shared.numerics.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size
 from verticil.shared.numerics.posterior.parent_sets import Masks
-
-_BATCHES: Final = 20
-_TRACED: Final = 20
-"""Links whose traces are looked at, the least sure ones."""
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +59,7 @@ class GraphSample:
         if n < 4:
             raise ValueError(f"{n} graphs of each chain, expected at least 4")
         by_chain = self.parents.reshape(chains, n, d)
-        batches = min(_BATCHES, n)
+        batches = min(TUNING.batches, n)
         means = np.empty((chains, batches, d, d))
         shares = np.empty((chains, d, d))
         for number, graphs in enumerate(by_chain):
@@ -100,7 +89,7 @@ class GraphSample:
             edge_difference=difference,
             effective_size=min(map(bulk_size, series)),
             tail_size=tail_size(traces),
-            agree=chains > 1 and r_hat <= MOST_R_HAT and difference < MOST_DIFFERENCE,
+            agree=chains > 1 and r_hat <= TUNING.most_r_hat and difference < TUNING.most_difference,
         )
         object.__setattr__(self, "diagnostics", diagnostics)
 
@@ -130,7 +119,7 @@ class GraphSample:
 def _least_sure(by_chain: Masks, probability: Floats) -> list[Floats]:
     """(chains, n) each, 0 or 1: whether a graph has a link, of those that are least sure."""
     first, second = np.triu_indices(len(probability), 1)
-    order = np.argsort(np.abs(probability[first, second] - 0.5), kind="stable")[:_TRACED]
+    order = np.argsort(np.abs(probability[first, second] - 0.5), kind="stable")[: TUNING.traced_links]
     series: list[Floats] = []
     for a, b in zip(first[order].tolist(), second[order].tolist(), strict=True):
         if 0 < probability[a, b] < 1:

@@ -15,11 +15,9 @@ import numpy as np
 
 from verticil.shared.core.arrays import AnyCodes, Floats, Ints, distinct_rows
 from verticil.shared.numerics.estimation.contingency import family_table
+from verticil.shared.numerics.posterior.tuning import TUNING
 
 _NORMAL_95: Final = 1.959963984540054
-_STEPS: Final = 50  # of Newton's method
-_TOLERANCE: Final = 1e-9
-_LARGEST: Final = 30.0  # of a logit; beyond, categories are separated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,9 +205,9 @@ class Coefficient:
 def _logistic(x: Floats, y: Floats, weights: Floats) -> Floats | None:
     """Return the coefficients by Newton's method; None where the likelihood has no maximum or it was not reached."""
     beta = np.zeros(x.shape[1])
-    for _ in range(_STEPS):
+    for _ in range(TUNING.newton_steps):
         logits = x @ beta
-        if float(np.abs(logits).max()) > _LARGEST:
+        if float(np.abs(logits).max()) > TUNING.largest_logit:
             return None
         share = 1 / (1 + np.exp(-logits))
         hessian = (x.T * (weights * share * (1 - share))) @ x
@@ -218,6 +216,6 @@ def _logistic(x: Floats, y: Floats, weights: Floats) -> Floats | None:
         except np.linalg.LinAlgError:
             return None
         beta += step
-        if float(np.abs(step).max()) <= _TOLERANCE * (1 + float(np.abs(beta).max())):
+        if float(np.abs(step).max()) <= TUNING.newton_tolerance * (1 + float(np.abs(beta).max())):
             return beta
     return None

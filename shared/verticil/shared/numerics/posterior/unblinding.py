@@ -35,13 +35,13 @@ from verticil.shared.core.compiled import compiled
 from verticil.shared.numerics.posterior.kernels import run, set_parents, unit, with_descendants
 from verticil.shared.numerics.posterior.missing_cells import sum_terms, weigh
 from verticil.shared.numerics.posterior.parent_sets import Masks
+from verticil.shared.numerics.posterior.tuning import TUNING
 
-SCALES: Final = (1.0, 0.5, 0.15)
-"""Of the surrogate counts in the proposals; the wide ones bound how much likelier a place is than it is proposed."""
-_SHARES: Final = (0.5, 0.3, 0.2)
+SCALES: Final = TUNING.proposal_scales
+_SHARES: Final = TUNING.proposal_shares
 
 _ONE = np.uint64(1)
-_FEW = 10.0  # expected successes up to which they are counted one by one
+_FEW = TUNING.single_successes
 
 
 @compiled

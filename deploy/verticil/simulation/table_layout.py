@@ -1,0 +1,106 @@
+"""The tables of a simulation, laid out as one file per party, so that the parties read them as they read any table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.study.document import Study
+from verticil.tables.reading import check_is_file, guess_reading
+from verticil.tables.settings import Settings, settings_of, with_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.simulation.provision import Site
+
+
+Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame | DatasetRule] | Path | str | pd.DataFrame"
+
+
+def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str | None) -> list[Site]:
+    """Write one file per party.
+
+    Args:
+        folder: where tables are written that are not files already.
+        study: says whose column is whose.
+        tables: as for `simulate`.
+        id_column: name of the id column; None: that of the study's draft, else ``id``.
+
+    Raises:
+        Misuse: USAGE when a party has no table or a table no party.
+        DataFault: DATA_FILE_MISSING; the one table cannot be read or lacks a column.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {name: settings_of(study, name) for name in study.parties}
+    if id_column is None:
+        id_column = next((item.id_column for item in settings.values() if item.id_column), "id")
+    if isinstance(tables, Mapping):
+        for name in tables:
+            if name not in study.parties:
+                raise Misuse(
+                    "USAGE", f"table of '{name}': no such party", hint=f"the parties are {', '.join(study.parties)}"
+                )
+        if missing := [name for name in study.parties if name not in tables]:
+            raise Misuse("USAGE", f"no table for {', '.join(missing)}", hint="give each party a table: PARTY=FILE")
+        return [_site(study, name, tables[name], folder, id_column) for name in study.parties]
+    whole = _read(tables, sheet=next((item.sheet for item in settings.values() if item.sheet), ""))
+    if id_column not in whole.columns:
+        whole = whole.assign(**{id_column: [f"{row:012d}" for row in range(len(whole))]})
+    sites: list[Site] = []
+    for name in study.parties:
+        columns = [_column(settings[name], study.schema[place].name) for place in study.schema.owned_by(name)]
+        if absent := [column for column in columns if column not in whole.columns]:
+            raise DataFault(
+                "DATA_COLUMN_MISSING",
+                f"{tables.name if isinstance(tables, Path) else 'table'}: no column {', '.join(map(repr, absent))}; "
+                f"the table has {len(whole.columns)} columns",
+                hint="is the first row a header with the study's names, and is the delimiter right?",
+            )
+        sites.append(_site(study, name, whole[[id_column, *columns]], folder, id_column))
+    return sites
+
+
+def _column(settings: Settings, variable: str) -> str:
+    """Return the column of a variable."""
+    return settings.columns[variable].source if variable in settings.columns else variable
+
+
+def _read(table: Path | str | pd.DataFrame, *, sheet: str = "") -> pd.DataFrame:
+    import pandas as pd
+
+    if isinstance(table, pd.DataFrame):
+        return table
+    path = Path(table)
+    check_is_file(path)
+    rule = guess_reading(path, sheet=sheet).rule
+    names = header(rule)
+    if (fault := missing_columns(rule, names, names)) is not None:
+        raise fault
+    parts = [{name: column.texts() for name, column in part.columns.items()} for part in read_parts(rule, names)]
+    return pd.DataFrame({name: [text for part in parts for text in part.get(name, ())] for name in names}, dtype=str)
+
+
+def _site(
+    study: Study, name: str, table: Path | str | pd.DataFrame | DatasetRule, folder: Path, id_column: str
+) -> Site:
+    # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
+    own_names = tuple(study.schema[position].name for position in study.schema.owned_by(name))
+    if isinstance(table, DatasetRule):
+        rule = table
+    elif isinstance(table, str | Path):
+        check_is_file(path := Path(table))
+        rule = dataclasses.replace(guess_reading(path, sheet=settings_of(study, name).sheet).rule, id=id_column)
+    else:
+        path = folder / f"{name}.parquet"
+        table.to_parquet(path, index=False)
+        rule = DatasetRule(path=path, format="parquet", id=id_column)
+    from verticil.simulation.provision import Site
+
+    rule = with_columns(study, name, rule)
+    return Site(name=name, table=rule, allow_infinite=own_names)
