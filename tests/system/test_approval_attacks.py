@@ -44,7 +44,6 @@ from verticil.shared.federation.transport.client import Connection, GrpcControl
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study import canonical
-from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
