@@ -33,11 +33,12 @@ def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = 
 
     schema = columns(None if models.study is None else models.study.knowledge, models.schema).published
     return pd.DataFrame(
-        {item.name: _column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}, copy=False
+        {item.name: typed_column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}, copy=False
     )
 
 
-def _column(column: pd.Series, variable: Variable, *, as_bins: bool) -> pd.Series:
+def typed_column(column: pd.Series, variable: Variable, *, as_bins: bool = False) -> pd.Series:
+    """Return one column of records with its type; see `type_columns`."""
     import pandas as pd
 
     if variable.kind is not None and not (as_bins and variable.bins is not None):

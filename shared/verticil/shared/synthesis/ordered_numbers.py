@@ -23,6 +23,7 @@ from verticil.shared.core.arrays import Codes, Floats, Ints
 from verticil.shared.numerics.knowledge.rules import Order
 from verticil.shared.numerics.knowledge.support import ordered_together
 from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.synthesis.typed_columns import number_of_writing
 
 _ROUNDS: Final = 50_000
 """Of five variables in one bin a record fails so often in a row with a chance below e^-400."""
@@ -108,6 +109,10 @@ def _together(
             one, other = numbers[order.lower][rows], numbers[order.upper][rows]
             holds = one < other if order.strict else one <= other
             is_broken |= ~holds & there[order.lower][rows] & there[order.upper][rows]
+        for name, variable in variables.items():
+            if variable.points:
+                in_bin = codes[name][rows] < variable.n_bins
+                is_broken |= in_bin & np.isin(number_of_writing(variable, numbers[name][rows]), variable.points)
         rows = rows[is_broken]
     else:
         names = ", ".join(f"'{order.name}'" for order in orders)

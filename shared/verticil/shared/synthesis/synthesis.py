@@ -43,7 +43,7 @@ from verticil.shared.synthesis import sampling_plan
 from verticil.shared.synthesis.joint_records import joint_codes
 from verticil.shared.synthesis.ordered_numbers import ordered_numbers
 from verticil.shared.synthesis.table_columns import WrittenColumn, frame
-from verticil.shared.synthesis.typed_columns import place_points
+from verticil.shared.synthesis.typed_columns import number_of_writing, place_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -383,11 +383,11 @@ def written_columns(
                 yield WrittenColumn(variable=variable, codes=column[some])
                 continue
             if (own_numbers := ordered_columns.get(variable.name)) is not None:
-                numbers, decimals = own_numbers[0][some], own_numbers[1]
+                numbers, decimals = number_of_writing(variable, own_numbers[0][some]), own_numbers[1]
             else:
                 numbers, decimals = _numbers(variable, column[some], generator, tilt, first=first + some.start)
-            if variable.kind is not None:
-                numbers = place_points(variable, column[some], numbers, first=first + some.start)
+                if variable.kind is not None:
+                    numbers = place_points(variable, column[some], numbers, first=first + some.start)
             yield WrittenColumn(variable=variable, codes=column[some], numbers=numbers, decimals=decimals)
 
 
