@@ -305,8 +305,9 @@ def test_what_is_shown_of_a_claim_never_flatters_it(
 ) -> None:
     """A claim is rounded up and a lower bound down."""
     monkeypatch.setattr(run, "attacks", lambda _: (fake(claim=1.001),))
-    monkeypatch.setattr(attack_module, "epsilon_at_least", lambda *_, **__: 0.999)
+    monkeypatch.setattr(attack_module, "epsilon_at_least", lambda *_, **__: 0.7777)
     assert main(list(QUICK)) == 0
     shown = capsys.readouterr().out
     assert "1.01" in shown
-    assert "0.99" in shown
+    assert "0.77" in shown
+    assert "0.78" not in shown

@@ -1,0 +1,256 @@
+"""How a file is read: delimiters, headers, encodings, open quotation marks, compressed files, workbooks, statistics programs."""
+
+from __future__ import annotations
+
+import bz2
+import datetime as dt
+import gzip
+import lzma
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from verticil.party.config import dataset_rule
+from verticil.party.dataset.sources.open_source import header, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.shared.core.errors import DataFault, VerticilError
+from verticil.shared.documents.toml_table import Table
+from verticil.tables.reading import guess_reading
+from verticil.tables.texts import texts_of
+
+ROWS = [
+    [str(20 + place % 60), ("cook", "nurse, senior", "clerk")[place % 3], f"{place % 24:02d}:30"]
+    for place in range(300)
+]
+
+
+def written(
+    delimiter: str, *, above: str = "", names: tuple[str, ...] = ("age", "job", "seen"), end: str = "\n"
+) -> str:
+    def field(text: str) -> str:
+        return f'"{text}"' if delimiter in text or '"' in text else text
+
+    return above + "".join(delimiter.join(map(field, row)) + end for row in [list(names), *ROWS])
+
+
+def rows_of(rule: DatasetRule) -> list[list[str]]:
+    """All cells, as the node's reader has them."""
+    names = header(rule)
+    parts = [[part.columns[name].texts() for name in names] for part in read_parts(rule, names)]
+    return [list(row) for part in parts for row in zip(*part, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "skip"),
+    [
+        (written(","), ",", 0),
+        (written(";", names=("age, now", "job, main, paid", "seen")), ";", 0),
+        (written("\t", end="\r\n"), "\t", 0),
+        (written("|"), "|", 0),
+        (written("^"), "^", 0),
+        (written(":"), ":", 0),
+        (written(" "), " ", 0),
+        (written(",", above="Export of 2024-01-01\nSite: A, ward 3\n\n"), ",", 3),
+        (written(";", above="sep=;\n"), ";", 1),
+        (written(",", above="# made by a program\n# on Monday\n"), ",", 2),
+    ],
+)
+def test_the_delimiter_and_the_header_are_found(tmp_path: Path, text: str, delimiter: str, skip: int) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text, newline="")
+    reading = guess_reading(path)
+    assert (reading.rule.delimiter, reading.rule.skip) == (delimiter, skip)
+    assert rows_of(reading.rule) == ROWS
+    assert bool(skip) == any("above it are left out" in remark for remark in reading.remarks)
+
+
+def test_a_table_of_one_column_is_one_column(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("job\n" + "".join(f"{row[1].partition(',')[0]}\n" for row in ROWS))
+    assert header(guess_reading(path).rule) == ("job",)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("cp1252", ["B\u00e4cker", "K\u00f6chin", "5 \u20ac"]),
+        ("cp1251", ["\u043f\u043e\u0432\u0430\u0440", "\u043a\u043b\u0435\u0440\u043a"]),
+        ("koi8_r", ["\u043f\u043e\u0432\u0430\u0440", "\u043a\u043b\u0435\u0440\u043a"]),
+        ("cp1250", ["\u0141\u00f3d\u017a", "\u017c\u00f3\u0142ty"]),
+        ("cp1253", ["\u0391\u03b8\u03ae\u03bd\u03b1", "\u03b3\u03b9\u03b1\u03c4\u03c1\u03cc\u03c2"]),
+        ("mac_roman", ["K\u00f6ln", "M\u00e1laga", "K\u00fcche"]),
+        ("shift_jis", ["\u533b\u8005", "\u770b\u8b77\u5e2b"]),
+        ("utf-16", ["B\u00e4cker", "K\u00f6chin"]),
+    ],
+)
+def test_an_encoding_is_found_and_said(tmp_path: Path, encoding: str, words: list[str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(
+        ("sex,job\n" + "".join(f"F,{words[place % len(words)]}\n" for place in range(90))).encode(encoding)
+    )
+    reading = guess_reading(path)
+    assert {row[1] for row in rows_of(reading.rule)} == set(words)
+    assert any("encoding was taken for" in remark for remark in reading.remarks) is (encoding != "utf-16")
+
+
+def test_one_damaged_byte_leaves_the_other_rows_what_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = [b"sex,job", *(("F,B\u00e4cker", "M,K\u00f6chin")[place % 2].encode() for place in range(300))]
+    lines[7] = b"F,B\xe4cker"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    reading = guess_reading(path)
+    assert reading.rule.encoding == "utf-8"
+    assert any("line 8" in remark for remark in reading.remarks)
+    assert [row[1] for row in rows_of(reading.rule)].count("K\u00f6chin") == 150
+
+
+def test_an_open_quotation_mark_is_an_error_that_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    lines = ["id,job,age", *(f"{place},cook,{place % 60}" for place in range(2000))]
+    lines[101] = '100,"cook,40'
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataFault, match=r"line 102: a quotation mark is opened and not closed.*1,899 lines") as caught:
+        texts_of("owner", path)
+    assert "cook" not in str(caught.value)
+    quoted = dataset_rule(Table({"path": "t.csv", "id": "id", "quote": False}, source="party.toml"), tmp_path)
+    assert len(rows_of(quoted)) == 2000
+
+
+def test_texts_with_line_breaks_are_no_open_quotation_marks(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    note = '"first line\nsecond, with a comma\nthird ""line"""'
+    path.write_text("note,job,more\n" + "".join(f"{note},cook,{note}\n" for _ in range(50)))
+    table = texts_of("owner", path)
+    assert (table.n_rows, table.notes) == (50, [])
+    assert table.columns["note"].texts == ['first line\nsecond, with a comma\nthird "line"']
+
+
+def test_a_file_without_a_fitting_row_is_not_said_to_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,a,b\n" + "1,2\n" * 30)
+    rule = DatasetRule(path=tmp_path / "t.csv", format="csv", id="")
+    with pytest.raises(DataFault, match="30 lines have too many or too few fields") as caught:
+        texts_of("owner", tmp_path / "t.csv", rule=rule)
+    assert "no rows" not in str(caught.value)
+
+
+def packed(text: str, kind: str, path: Path) -> Path:
+    data, target = text.encode(), path / f"t.csv.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("t.csv", data)
+    elif kind == "zst":
+        import pyarrow as pa
+
+        with pa.CompressedOutputStream(str(target), "zstd") as stream:
+            stream.write(data)
+    else:
+        target.write_bytes({"gz": gzip, "bz2": bz2, "xz": lzma}[kind].compress(data))
+    return target
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", "zst", "zip"])
+def test_a_compressed_file_is_read_and_one_that_is_cut_off_is_refused(tmp_path: Path, kind: str) -> None:
+    path = packed(written(";"), kind, tmp_path)
+    reading = guess_reading(path)
+    assert rows_of(reading.rule) == ROWS
+    assert any("compressed" in remark for remark in reading.remarks)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataFault, match="DATA_UNREADABLE"):
+        rows_of(reading.rule)
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_a_file_that_inflates_without_end_is_refused(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("verticil.party.dataset.sources.opening._SPARE", 1 << 16)
+    path = packed("a,b\n" + "1,2\n" * 2_000_000, kind, tmp_path)
+    with pytest.raises(DataFault, match="inflates to more than 200 times its size"):
+        rows_of(DatasetRule(path=path, format="csv", id=""))
+
+
+def test_a_zip_file_has_one_file_in_it(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.csv.zip", "w") as archive:
+        archive.writestr("a.csv", "a,b\n1,2\n")
+        archive.writestr("b.csv", "a,b\n1,2\n")
+    with pytest.raises(DataFault, match="has 2 files in it, expected one"):
+        guess_reading(tmp_path / "t.csv.zip")
+
+
+def test_workbooks_are_read_cell_by_cell(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "zip": ["01024", "99502", None],
+            "n": [1, 2, 3],
+            "rate": [0.5, None, 12.25],
+            "ok": [True, False, True],
+            "day": [dt.date(2020, 1, 31), dt.date(1999, 12, 1), None],
+            "at": [dt.datetime(2020, 1, 31, 8, 30), None, dt.datetime(2021, 2, 3, 4, 5, 6)],
+        }
+    )
+    expected = [
+        ["01024", "1", "0.5", "True", "2020-01-31", "2020-01-31 08:30:00"],
+        ["99502", "2", "", "False", "1999-12-01", ""],
+        ["", "3", "12.25", "True", "", "2021-02-03 04:05:06"],
+    ]
+    with pd.ExcelWriter(tmp_path / "t.xlsx") as writer:
+        frame.to_excel(writer, sheet_name="people", index=False)
+        frame.head(2).to_excel(writer, sheet_name="fewer", index=False)
+    frame.to_excel(tmp_path / "t.ods", index=False, engine="odf")
+    reading = guess_reading(tmp_path / "t.xlsx")
+    assert rows_of(reading.rule) == expected
+    assert any("'people' is read, not 'fewer'" in remark for remark in reading.remarks)
+    assert rows_of(guess_reading(tmp_path / "t.xlsx", sheet="fewer").rule) == expected[:2]
+    assert rows_of(guess_reading(tmp_path / "t.ods").rule) == expected
+    with pytest.raises(DataFault, match="no sheet 'nobody', its sheets are 'people', 'fewer'"):
+        rows_of(guess_reading(tmp_path / "t.xlsx", sheet="nobody").rule)
+    (tmp_path / "old.xls").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512))
+    with pytest.raises(DataFault, match="no Excel workbook"):
+        guess_reading(tmp_path / "old.xls")
+
+
+def test_a_workbook_that_inflates_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pd.DataFrame({"a": range(2000), "b": "x"}).to_excel(tmp_path / "t.xlsx", index=False)
+    monkeypatch.setattr("verticil.party.dataset.sources.workbooks.WORKBOOK_BYTES", 1 << 14)
+    with pytest.raises(DataFault, match="inflates to more than"):
+        guess_reading(tmp_path / "t.xlsx")
+
+
+def test_files_of_statistics_programs_are_read_with_their_labels(tmp_path: Path) -> None:
+    import pyreadstat
+
+    frame = pd.DataFrame({"sex": [1.0, 2.0, 9.0], "age": [30.0, np.nan, 41.5], "name": ["a", "b", "c"]})
+    labels = {"sex": {1.0: "female", 2.0: "male", 9.0: "refused"}}
+    pyreadstat.write_sav(frame, str(tmp_path / "t.sav"), variable_value_labels=labels, missing_ranges={"sex": [9.0]})
+    pyreadstat.write_dta(
+        frame, str(tmp_path / "t.dta"), variable_value_labels={"sex": {1: "female", 2: "male", 9: "refused"}}
+    )
+    assert rows_of(guess_reading(tmp_path / "t.sav").rule) == [
+        ["female", "30", "a"],
+        ["male", "", "b"],
+        ["", "41.5", "c"],
+    ]
+    assert rows_of(guess_reading(tmp_path / "t.dta").rule)[0] == ["female", "30", "a"]
+    (tmp_path / "bad.sav").write_bytes(b"$FL2 nothing")
+    with pytest.raises(DataFault, match="no file of SPSS"):
+        header(guess_reading(tmp_path / "bad.sav").rule)
+
+
+def test_a_file_of_too_many_columns_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyreadstat
+
+    pyreadstat.write_dta(pd.DataFrame({f"v{place}": [1.0] for place in range(30)}), str(tmp_path / "t.dta"))
+    monkeypatch.setattr("verticil.party.dataset.sources.statistics_files.STATISTICS_COLUMNS", 20)
+    with pytest.raises(DataFault, match="30 columns, expected at most 20"):
+        header(guess_reading(tmp_path / "t.dta").rule)
+
+
+def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.sav").write_bytes(b"$FL2")
+    monkeypatch.setattr("verticil.party.dataset.sources.optional_packages.find_spec", lambda _: None)
+    with pytest.raises(VerticilError, match="needs pyreadstat, which is not installed") as caught:
+        header(guess_reading(tmp_path / "t.sav").rule)
+    assert "verticil[formats]" in str(caught.value)
