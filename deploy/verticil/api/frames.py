@@ -31,10 +31,12 @@ def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = 
     """
     import pandas as pd
 
-    schema = columns(None if models.study is None else models.study.knowledge, models.schema).published
-    return pd.DataFrame(
-        {item.name: _column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}, copy=False
-    )
+    study = models.study
+    schema = columns(None if study is None else study.knowledge, models.schema).published
+    identifier = None if study is None else study.identifier
+    keys = {} if identifier is None else {identifier.name: frame[identifier.name].astype("string")}
+    variables = {item.name: _column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}
+    return pd.DataFrame({**keys, **variables}, copy=False)
 
 
 def _column(column: pd.Series, variable: Variable, *, as_bins: bool) -> pd.Series:

@@ -446,7 +446,9 @@ def _check_joint(directory: Path, manifest: JsonNode, study: Study, network: Net
 
 
 def _check_records(directory: Path, study: Study, model: Network | JointModel, n_records: int) -> None:
-    if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS, knowledge=study.knowledge):
+    if fault := record_fault(
+        directory, study.schema, model, n_records, FALSE_ALARMS, knowledge=study.knowledge, identifier=study.identifier
+    ):
         raise GateFailed("RELEASE_INVALID", f"{directory}: {fault}", hint="do not use these records")
 
 
