@@ -66,7 +66,7 @@ def _typed(column: pd.Series, variable: Variable) -> pd.Series:
 
     kind = variable.kind
     if kind in {"date", "time"}:
-        values = [None if value is None or value is pd.NaT else value for value in column.astype(object)]
+        values = [None if pd.isna(value) else value for value in column.astype(object)]
         return pd.Series(values, dtype=object, index=column.index)
     if kind == "datetime":
         return pd.Series(pd.to_datetime(column).dt.as_unit("us"))

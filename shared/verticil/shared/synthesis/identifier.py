@@ -56,7 +56,7 @@ def has_keys(rule: IdentifierRule, first: int, column: pa.Array) -> bool:
     """Return whether a column that was read holds the keys of the records from `first` on."""
     import pyarrow as pa
 
-    if not (pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)):
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return False
-    texts = column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-    return bool(texts.equals(pa.array(key_texts(rule, first, len(texts)), type=pa.string())))
+    return bool(column.cast(pa.string()).equals(pa.array(key_texts(rule, first, len(column)), type=pa.string())))

@@ -154,21 +154,19 @@ def _parts(
     release_columns, rules = columns(knowledge, schema), support(knowledge, schema)
     schema_written, orders = release_columns.published, () if knowledge is None else knowledge.orders
     names_in_orders = {name for order in orders for name in (order.lower, order.upper)}
-    n_read = 0
+    n_read, n_keys = 0, int(identifier is not None)
     try:
         for batch in (_csv if path.suffix == ".csv" else _parquet)(path, schema_written, n_records, identifier):
             if n_read + batch.num_rows > n_records:
                 raise _invalid(path, f"has more than the {n_records} records of the study")
-            if identifier is not None:
-                if not has_keys(identifier, n_read, batch.column(0)):
-                    raise _invalid(path, f"column '{identifier.name}' does not count the records as the study has it")
-                batch = batch.select(list(schema_written.names))
+            if identifier is not None and not has_keys(identifier, n_read, batch.column(0)):
+                raise _invalid(path, f"column '{identifier.name}' does not count the records as the study has it")
             own = [
                 _codes(path, variable, column)
-                for variable, column in zip(schema_written.variables, batch.columns, strict=True)
+                for variable, column in zip(schema_written.variables, batch.columns[n_keys:], strict=True)
             ]
             numbers = {
-                name: _numbers(schema_written[place], batch.column(place))
+                name: _numbers(schema_written[place], batch.column(n_keys + place))
                 for name in names_in_orders
                 for place in (schema_written.index(name),)
             }
@@ -512,10 +510,16 @@ def _below(texts: pd.Series[str], variable: Variable, tilt: Floats, of: Ints) ->
     import pandas as pd
 
     edges = np.array(variable.bins)
-    texts = texts.mask(texts.isin(variable.labels), "")
-    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    if variable.kind is None:
+        texts = texts.mask(texts.isin(variable.labels), "")
+        numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    else:
+        places, distinct = pd.factorize(texts)
+        numbers = np.asarray(numbers_of_values(variable, distinct.tolist()), dtype=np.float64)[places]
+        numbers[np.isin(numbers, variable.points)] = np.nan
     bins = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2)
-    step = 1.0 if variable.integer else 10.0 ** -decimals_of(edges)
+    decimals = decimals_of(edges) if variable.decimals is None else variable.decimals
+    step = 1.0 if variable.integer else 10.0**-decimals
     low, high = edges[bins], edges[bins + 1]
     r = tilt[of, bins]
     first, last = (np.clip((end - low) / (high - low), 0.0, 1.0) for end in (numbers, numbers + step))

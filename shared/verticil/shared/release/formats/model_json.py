@@ -394,7 +394,26 @@ def _read_variable(node: JsonNode) -> Variable:
         if missing is None
         else Missing(category=missing["category"].text(), spellings=missing["spellings"].texts()),
         origin=None if origin is None else origin.text(),
+        kind=_text(node, "type"),
+        points=() if (points := node.get("points")) is None else points.floats(),
+        unit=_text(node, "unit"),
+        decimals=None if (decimals := node.get("decimals")) is None else decimals.integer(),
+        format=_text(node, "format"),
+        timezone=_text(node, "timezone"),
+        groups=tuple(map(_group, node.get("groups") or ())),
+        group_by=_text(node, "group_by"),
     )
+
+
+def _text(node: JsonNode, key: str) -> str | None:
+    return None if (value := node.get(key)) is None else value.text()
+
+
+def _group(node: JsonNode) -> tuple[str, tuple[str, ...]]:
+    items = node.items()
+    if len(items) != 2:
+        node.fail(f"got {len(items)} entries, expected a category and its values")
+    return items[0].text(), items[1].texts()
 
 
 def numbers(array: NDArray[np.float64]) -> Any:

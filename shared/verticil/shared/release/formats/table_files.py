@@ -353,7 +353,9 @@ def _typed_field(variable: Variable) -> dict[str, Json]:
     else:
         values = [*(variable.bins or ()), *variable.points]
         low, high = min(values), max(values)
-        ends = (int(low), int(high)) if variable.integer else (low, high)
+        if variable.integer and high not in variable.points:
+            high = math.ceil(high) - 1  # the upper edge is outside its bin
+        ends = (math.ceil(low), int(high)) if variable.integer else (low, high)
         limits: dict[str, Json] = dict(zip(("minimum", "maximum"), ends, strict=True))
         required = {**required, **limits}
     return {**field, "constraints": required}
