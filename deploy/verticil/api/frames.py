@@ -14,7 +14,8 @@ from verticil.shared.synthesis.typed_columns import codes_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from verticil.shared.numerics.model.schema import Variable
+    from verticil.shared.numerics.model.schema import Schema, Variable
+    from verticil.shared.study.document import IdentifierRule
 
 
 def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = False) -> pd.DataFrame:
@@ -29,11 +30,23 @@ def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = 
         A column with bins as ``Int64`` or ``Float64``, null where a record has no number, or with `as_bins` as an ordered
         categorical; any other as a categorical of its categories without the one that stands for missing, which is null.
     """
-    import pandas as pd
-
     study = models.study
     schema = columns(None if study is None else study.knowledge, models.schema).published
-    identifier = None if study is None else study.identifier
+    return type_records(frame, schema, None if study is None else study.identifier, as_bins=as_bins)
+
+
+def type_records(
+    frame: pd.DataFrame, schema: Schema, identifier: IdentifierRule | None, *, as_bins: bool = False
+) -> pd.DataFrame:
+    """Return records with the key in front, where they have one; see `type_columns`.
+
+    Args:
+        frame, as_bins: as of `type_columns`.
+        schema: of the records' columns.
+        identifier: of the study; None: it has none.
+    """
+    import pandas as pd
+
     keys = {} if identifier is None else {identifier.name: frame[identifier.name].astype("string")}
     variables = {item.name: _column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}
     return pd.DataFrame({**keys, **variables}, copy=False)

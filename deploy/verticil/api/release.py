@@ -225,14 +225,16 @@ class Release:
 
     @property
     def variables(self) -> pd.DataFrame:
-        """A row for each variable: ``party``, ``kind`` (numbers or categories), ``categories``, ``missing`` (its category)."""
+        """A row for each variable: ``party``, ``kind`` (its type, else numbers or categories), ``categories``, ``missing`` (its
+        category).
+        """
         import pandas as pd
 
         rows = [
             {
                 "variable": item.name,
                 "party": item.owner,
-                "kind": "categories" if item.bins is None else "numbers",
+                "kind": item.kind or ("categories" if item.bins is None else "numbers"),
                 "categories": item.labels,
                 "missing": None if item.missing is None else item.missing.category,
             }
@@ -384,8 +386,10 @@ class Release:
     def table(self, *, binned: bool = False) -> pd.DataFrame:
         """Return the release's synthetic records; where a bound holds for everybody, none is a real person's.
 
-        Columns of numbers are ``Int64`` or ``Float64`` and null where there is none, or with `binned` their bins, as ordered
-        categories; all others are categories, null where the category stands for missing.
+        A typed column has the type that a table of people has of it: ``Int64``, ``Float64``, ``string``, ordered categories,
+        ``bool`` (``boolean`` where values can be missing), Python's dates and times, ``datetime64[us]`` with its zone. Of the
+        others, columns of numbers are ``Int64`` or ``Float64``, and the rest categories. What is missing is null. With `binned`
+        numbers and moments are their bins and points, as ordered categories.
         """
         import io
 
