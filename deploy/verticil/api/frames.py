@@ -14,7 +14,8 @@ from verticil.shared.synthesis.typed_columns import codes_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from verticil.shared.numerics.model.schema import Variable
+    from verticil.shared.numerics.model.schema import Schema, Variable
+    from verticil.shared.study.document import IdentifierRule
 
 
 def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = False) -> pd.DataFrame:
@@ -29,12 +30,26 @@ def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = 
         A column with bins as ``Int64`` or ``Float64``, null where a record has no number, or with `as_bins` as an ordered
         categorical; any other as a categorical of its categories without the one that stands for missing, which is null.
     """
+    study = models.study
+    schema = columns(None if study is None else study.knowledge, models.schema).published
+    return type_records(frame, schema, None if study is None else study.identifier, as_bins=as_bins)
+
+
+def type_records(
+    frame: pd.DataFrame, schema: Schema, identifier: IdentifierRule | None, *, as_bins: bool = False
+) -> pd.DataFrame:
+    """Return records with the key in front, where they have one; see `type_columns`.
+
+    Args:
+        frame, as_bins: as of `type_columns`.
+        schema: of the records' columns.
+        identifier: of the study; None: it has none.
+    """
     import pandas as pd
 
-    schema = columns(None if models.study is None else models.study.knowledge, models.schema).published
-    return pd.DataFrame(
-        {item.name: typed_column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}, copy=False
-    )
+    keys = {} if identifier is None else {identifier.name: frame[identifier.name].astype("string")}
+    variables = {item.name: typed_column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}
+    return pd.DataFrame({**keys, **variables}, copy=False)
 
 
 def typed_column(column: pd.Series, variable: Variable, *, as_bins: bool = False) -> pd.Series:
@@ -65,7 +80,7 @@ def _typed(column: pd.Series, variable: Variable) -> pd.Series:
 
     kind = variable.kind
     if kind in {"date", "time"}:
-        values = [None if value is None or value is pd.NaT else value for value in column.astype(object)]
+        values = [None if pd.isna(value) else value for value in column.astype(object)]
         return pd.Series(values, dtype=object, index=column.index)
     if kind == "datetime":
         return pd.Series(pd.to_datetime(column).dt.as_unit("us"))

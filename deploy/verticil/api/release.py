@@ -225,14 +225,16 @@ class Release:
 
     @property
     def variables(self) -> pd.DataFrame:
-        """A row for each variable: ``party``, ``kind`` (numbers or categories), ``categories``, ``missing`` (its category)."""
+        """A row for each variable: ``party``, ``kind`` (its type, else numbers or categories), ``categories``, ``missing`` (its
+        category).
+        """
         import pandas as pd
 
         rows = [
             {
                 "variable": item.name,
                 "party": item.owner,
-                "kind": "categories" if item.bins is None else "numbers",
+                "kind": item.kind or ("categories" if item.bins is None else "numbers"),
                 "categories": item.labels,
                 "missing": None if item.missing is None else item.missing.category,
             }
@@ -384,8 +386,10 @@ class Release:
     def table(self, *, binned: bool = False) -> pd.DataFrame:
         """Return the release's synthetic records; where a bound holds for everybody, none is a real person's.
 
-        Columns of numbers are ``Int64`` or ``Float64`` and null where there is none, or with `binned` their bins, as ordered
-        categories; all others are categories, null where the category stands for missing.
+        A typed column has the type that a table of people has of it: ``Int64``, ``Float64``, ``string``, ordered categories,
+        ``bool`` (``boolean`` where values can be missing), Python's dates and times, ``datetime64[us]`` with its zone. Of the
+        others, columns of numbers are ``Int64`` or ``Float64``, and the rest categories. What is missing is null. With `binned`
+        numbers and moments are their bins and points, as ordered categories.
         """
         import io
 
@@ -418,10 +422,11 @@ class Release:
             problem = f"says that it has {n_records} records, expected at most {MAX_ROWS} of one that was not verified"
             raise GateFailed("RELEASE_INVALID", f"{self.path}: {problem}")
         table_schema = columns(None if study is None else study.knowledge, self.models.schema).published
-        check_parquet(path, table_schema, n_records)
+        identifier = None if study is None else study.identifier
+        check_parquet(path, table_schema, n_records, identifier=identifier)
         if self.verified is None and study is not None:  # else every value was held against the study's
-            read_records(path, self.models.schema, n_records, study.knowledge)
-        return table_bytes(table_schema, n_records)
+            read_records(path, self.models.schema, n_records, study.knowledge, identifier=identifier)
+        return table_bytes(table_schema, n_records, identifier)
 
     def _n_records(self) -> int:
         """Return how many synthetic records the manifest says there are."""
@@ -457,9 +462,12 @@ class Release:
 
         from verticil.api.frames import type_columns
         from verticil.shared.release.drawing import drawn
+        from verticil.shared.synthesis.identifier import add_identifier
 
         parts = drawn(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
-        return type_columns(pd.concat(list(parts), ignore_index=True), self.models, as_bins=binned)
+        study = self.models.study
+        records = add_identifier(parts, None if study is None else study.identifier)
+        return type_columns(pd.concat(list(records), ignore_index=True), self.models, as_bins=binned)
 
     @cached_property
     def _codes(self) -> list[Codes]:
@@ -470,7 +478,7 @@ class Release:
         study = self.models.study
         if study is None:
             raise GateFailed("RELEASE_INVALID", f"{self.path}: study.json: missing", hint="this is not a release")
-        return read_records(table, self.models.schema, self._n_records(), study.knowledge)
+        return read_records(table, self.models.schema, self._n_records(), study.knowledge, identifier=study.identifier)
 
     def file(self, name: str) -> Path:
         """Return the path of one of its files, which is as it was verified.

@@ -92,8 +92,9 @@ class Study:
 
     @property
     def variables(self) -> pd.DataFrame:
-        """A row for each variable: ``party``, ``kind`` (numbers or categories), ``categories``, ``from`` (where these come from;
-        None: not stated), ``epsilon`` of what is sent."""
+        """A row for each variable: ``party``, ``kind`` (its type, else numbers or categories), ``categories``, ``from`` (where
+        they come from; None: not stated), ``epsilon`` of what is sent.
+        """
         import pandas as pd
 
         from verticil.shared.privacy.study_table import study_table
@@ -105,7 +106,7 @@ class Study:
             {
                 "variable": item.name,
                 "party": item.owner,
-                "kind": "categories" if item.bins is None else "numbers",
+                "kind": item.kind or ("categories" if item.bins is None else "numbers"),
                 "categories": item.labels,
                 "from": item.origin,
                 "epsilon": epsilon.get(item.name, float("nan")),

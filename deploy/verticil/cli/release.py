@@ -219,9 +219,11 @@ def sample(
         with telling(form) as tell:
             meter = Meter("drawing and writing records", n, tell, every_seconds=2)
             knowledge = None if models.study is None else models.study.knowledge
-            write_table(meter.over(tables), out, schema=columns(knowledge, models.schema).published)
+            identifier = None if models.study is None else models.study.identifier
+            written = columns(knowledge, models.schema).published
+            write_table(meter.over(tables), out, schema=written, identifier=identifier)
         drawn_from = models.source(source_name, given=bool(given))
-    n_columns = len(models.schema) + (0 if knowledge is None else len(knowledge.functions))
+    n_columns = len(written) + (identifier is not None)
     payload = {
         "file": str(out),
         "records": n,

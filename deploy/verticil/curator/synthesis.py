@@ -207,7 +207,8 @@ def write_records(records: pd.DataFrame, target: Path, study: Study) -> None:
     from verticil.shared.numerics.knowledge.columns import columns
     from verticil.shared.release.formats.table_files import write_table
 
-    write_table(records, target, schema=columns(study.knowledge, study.schema).published)
+    published = columns(study.knowledge, study.schema).published
+    write_table(records, target, schema=published, identifier=study.identifier)
 
 
 def _publish(target: Path, content: ReleaseContent, owner_state: CuratorState) -> None:

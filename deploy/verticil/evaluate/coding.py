@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from verticil.evaluate.following_columns import UNDECLARED, with_derived
 from verticil.evaluate.measures.coded import CodedTable, number_records
-from verticil.party.dataset.encoding import Codebook
+from verticil.party.dataset.encoding import Codebook, style_of
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.written_values.reading import number_of
+from verticil.shared.documents.written_values.reading import number_of, value_reader
 from verticil.shared.numerics.knowledge.columns import narrow_knowledge
 from verticil.shared.numerics.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
 from verticil.shared.numerics.model.elimination import Factor
@@ -36,7 +36,7 @@ from verticil.shared.release import wording
 from verticil.shared.study.document import Study
 from verticil.tables.missing import is_word
 from verticil.tables.profile import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES
-from verticil.tables.settings import numbers_of
+from verticil.tables.settings import numbers_of, way_of
 from verticil.tables.texts import TextColumn, TextTable
 
 MOST_CATEGORIES: Final = 100
@@ -233,13 +233,13 @@ def _by_study(
     values: list[Floats | None] = []
     undeclared_counts: dict[str, int] = {}
     for column in columns:
-        number_format = numbers_of(column.texts)[0] if variable.bins else "plain"
+        number_format = way_of(variable, column.texts)
         codebook = Codebook(variable, properties, style=number_format, where=f"column '{variable.name}'")
         text_codes = codebook.encode(column.texts)[0].astype(np.int64)
         if (n_undeclared := int(np.count_nonzero(text_codes[column.index] < 0))) > 0:
             undeclared_counts[column.party] = n_undeclared
         codes.append(np.where(text_codes < 0, variable.n_states, text_codes)[column.index])
-        values.append(_values(column, number_format) if variable.bins else None)
+        values.append(_values_of(variable, column, number_format) if variable.n_valued else None)
         _check(column, columns[0], text_codes[column.index] < 0, variable.name)
     if undeclared_counts:
         counts_text = ", ".join(f"{count:,} of {name}" for name, count in undeclared_counts.items())
@@ -321,8 +321,13 @@ def _numbers(column: TextColumn, number_format: str) -> Floats:
     return np.array([math.nan if number is None or math.isinf(number) else number for number in own])
 
 
-def _values(column: TextColumn, number_format: str) -> Floats:
-    return _numbers(column, number_format)[column.index]
+def _values_of(variable: Variable, column: TextColumn, number_format: str) -> Floats:
+    """Return (n,) the numbers of a column on the scale of its type, NaN where it has none."""
+    if variable.kind is None:
+        return _numbers(column, number_format)[column.index]
+    read = value_reader(variable.kind, style_of(variable, number_format))
+    own = (math.nan if (value := read(text)) is None else value for text in column.texts)
+    return np.array([value if math.isfinite(value) else math.nan for value in own])[column.index]
 
 
 def _categories(columns: Sequence[TextColumn], notes: list[str]) -> _Column:

@@ -21,7 +21,7 @@ from verticil.shared.numerics.knowledge.rules import Flag, Function, Knowledge
 from verticil.shared.numerics.knowledge.support import function_codes
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
-from verticil.tables.settings import numbers_of
+from verticil.tables.settings import way_of
 from verticil.tables.texts import TextColumn, TextTable
 
 UNDECLARED: Final = "not in the study"
@@ -107,6 +107,6 @@ def _derive_column(item: Flag | Function, table: TextTable, study: Study) -> Tex
 
 def _codes(column: TextColumn, variable: Variable, properties: Mapping[str, str]) -> NDArray[np.int32]:
     """Return (n,), -1 where the study does not declare the value."""
-    number_format = numbers_of(column.texts)[0] if variable.bins else "plain"
+    number_format = way_of(variable, column.texts)
     codebook = Codebook(variable, properties, style=number_format, where=f"column '{variable.name}'")
     return codebook.encode(column.texts)[0][column.index]

@@ -26,7 +26,9 @@ from verticil.party.dataset.sources.source_table import DATABASES, DatasetRule
 from verticil.party.local_dataset import Origin, origins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
-from verticil.shared.documents.written_values.reading import number_of
+from verticil.shared.documents.written_values.on_scale import value_text
+from verticil.shared.documents.written_values.reading import MOMENTS, value_reader
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release import wording
 from verticil.shared.release.signatures import read_document
 from verticil.shared.release.verification import verify_release
@@ -107,16 +109,20 @@ def _own(rule: DatasetRule, places: Mapping[str, Origin], study: Study, *, name:
     columns = {}
     for variable, origin in places.items():
         column = table.columns[origin.source]
-        is_binned = study.schema[study.schema.index(variable)].bins is not None
-        texts = [_convert_text(text, origin, is_binned=is_binned) for text in column.texts]
+        own = study.schema[study.schema.index(variable)]
+        texts = [_convert_text(text, origin, own) for text in column.texts]
         columns[variable] = dataclasses.replace(column, source=variable, texts=texts)
     return check_table(dataclasses.replace(table, columns=columns), name)
 
 
-def _convert_text(text: str, origin: Origin, *, is_binned: bool) -> str:
+def _convert_text(text: str, origin: Origin, variable: Variable) -> str:
     text = origin.recode.get(text, text)
-    number = number_of(text, origin.written) if is_binned and origin.written != "plain" else None
-    return text if number is None else repr(number)
+    if not variable.n_valued or origin.written == "plain":
+        return text
+    number = value_reader(variable.kind, origin.written)(text)
+    if number is None:
+        return text
+    return value_text(variable.kind, number) if variable.kind in MOMENTS else repr(number)
 
 
 def _across(study: Study, tables: Sequence[Mapping[str, Any]]) -> dict[str, Json]:

@@ -212,6 +212,11 @@ def synthetic_codes(column: pd.Series, variable: Variable) -> NDArray[np.uint16]
     import numpy as np
     import pandas as pd
 
+    if variable.kind is not None:
+        from verticil.shared.synthesis.typed_columns import codes_of
+
+        places, distinct = pd.factorize(column, use_na_sentinel=True)
+        return np.asarray(codes_of(variable, [*distinct.tolist(), None])[places], dtype=np.uint16)
     code = {label: position for position, label in enumerate(variable.labels)}
     if not variable.bins:
         return np.asarray(column.map(code), dtype=np.uint16)

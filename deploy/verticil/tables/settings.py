@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from verticil.party.dataset.encoding import style_of
 from verticil.party.dataset.sources.column_rules import read_column_rule
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
 from verticil.shared.documents.toml_table import Table
-from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, number_of
+from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, number_of, value_reader
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.tables.missing import is_word
@@ -91,7 +92,7 @@ def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings
     for part in read_parts(rule, list(texts)) if texts else ():
         for source, column in part.columns.items():
             texts[source].update(column.distinct)
-    written = {variable.name: _written(variable, texts[sources[variable.name]]) for variable in numbers}
+    written = {variable.name: way_of(variable, texts[sources[variable.name]]) for variable in numbers}
     rules = {
         name: ColumnRule(source=source, written=written.get(name, "plain"))
         for name, source in sources.items()
@@ -108,11 +109,20 @@ def _source(name: str, party: str, names: set[str]) -> str:
     return next((other for other in names if other.strip() == name), name.removeprefix(f"{party} "))
 
 
-def _written(variable: Variable, texts: set[str]) -> str:
-    """Return how a column writes its numbers or dates; of a variable without a type in one of the first version's ways."""
-    values = sorted(text for text in texts if not is_word(text))
+def way_of(variable: Variable, texts: Iterable[str]) -> str:
+    """Return how texts write the numbers or dates of a variable, as a study's records do where all are written so.
+
+    A variable without a type has one of the first version's ways.
+    """
+    if not variable.n_valued:
+        return "plain"
+    values = sorted({text for text in texts if not is_word(text)})
+    if variable.kind in MOMENTS:
+        read = value_reader(variable.kind, style_of(variable, "plain"))
+        if all(read(text) is not None for text in values):
+            return "plain"
     if variable.kind is None:
-        return numbers_of(sorted(texts))[0]
+        return numbers_of(texts)[0]
     if variable.kind in MOMENTS:
         dates = guess_dates(values)
         return "plain" if dates is None else dates.written

@@ -85,6 +85,12 @@ class Codebook:
         missing = variable.missing
         code = self._categories[missing.category] if missing is not None else -1
         self._missing = dict.fromkeys(missing.spellings, code) if missing is not None else {}
+        if variable.kind is not None and missing is not None:
+            self._missing.setdefault("", code)  # as records write it
+        if variable.kind == "boolean":
+            truths = {label.casefold(): code for label, code in self._categories.items()}
+            for word in ("true", "false"):  # of a Parquet file, a frame, a spreadsheet
+                self._categories |= dict.fromkeys((word, word.title(), word.upper()), truths[word])
         self._folded = {label.strip().casefold() for label in self._categories}
         n_unknown = sum(self._locate(target)[1] >= Outcome.EMPTY for target in self._recode.values())
         if n_unknown:

@@ -257,7 +257,7 @@ def list_uncovered(
     for position in study.schema.owned_by(party):
         variable = study.schema[position]
         if codebook_of(variable, columns[variable.name], study) not in permitted_questions.columns:
-            what = "bins" if variable.bins is not None else "categories"
+            what = "bins" if variable.n_valued else "categories"
             local = columns[variable.name].source
             reasons.append(f"column '{variable.name}': its {what} of the local column '{local}' stand {_NOWHERE}")
     for index in study.units_of(party):

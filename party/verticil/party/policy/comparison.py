@@ -15,6 +15,8 @@ from fractions import Fraction
 from typing import Final
 
 from verticil.party.dataset.column_draws import Origins
+from verticil.shared.documents.written_values.on_scale import value_text
+from verticil.shared.documents.written_values.reading import MOMENTS
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.mechanisms.transition import SCALE
 from verticil.shared.numerics.knowledge.words import describe_knowledge
@@ -187,18 +189,24 @@ def _of_variable(old: Variable, new: Variable) -> list[str]:
         sentences.append(
             f"{where}: its categories are in another order: {_quote_all(new.labels)}, was {_quote_all(old.labels)}"
         )
-    if old.bins != new.bins:
+    if old.bins != new.bins or (old.bins is not None and old.kind != new.kind):
         sentences.append(f"{where}: bin edges {_edges(new)}, were {_edges(old)}")
     if old.missing != new.missing:
         sentences.append(f"{where}: {_missing(new)}, was {_missing(old)}")
     rest = [
-        field.name for field in dataclasses.fields(Variable) if field.name not in {"name", "labels", "bins", "missing"}
+        field.name
+        for field in dataclasses.fields(Variable)
+        if field.name not in {"name", "labels", "bins", "points", "missing"}
     ]
     return [*sentences, *_of_fields(old, new, rest, f"{where}: ")]
 
 
 def _edges(variable: Variable) -> str:
-    return "none" if variable.bins is None else ", ".join(f"{edge:.15g}" for edge in variable.bins)
+    if variable.bins is None:
+        return "none"
+    if variable.kind in MOMENTS:
+        return ", ".join(value_text(variable.kind, edge) for edge in variable.bins)
+    return ", ".join(f"{edge:.15g}" for edge in variable.bins)
 
 
 def _missing(variable: Variable) -> str:

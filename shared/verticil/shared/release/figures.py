@@ -57,7 +57,9 @@ def check_figures(
     pairs = model_json.read_pairs(document, study.schema)
     if pairs:
         n_records = study.release.synthetic_records or n_common
-        codes = read_records(directory / TABLES[1], study.schema, n_records, study.knowledge)
+        codes = read_records(
+            directory / TABLES[1], study.schema, n_records, study.knowledge, identifier=study.identifier
+        )
         _check_pairs(pairs, codes, study, models)
 
 

@@ -53,7 +53,11 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
     """
     size = len(canonical.to_bytes(study))
     document = _DOCUMENT + _EACH_PROBABILITY * _probabilities(study) + _EACH_BYTE_OF_THE_STUDY * size
-    table = table_bytes(columns(study.knowledge, study.schema).published, study.release.synthetic_records or n_common)
+    table = table_bytes(
+        columns(study.knowledge, study.schema).published,
+        study.release.synthetic_records or n_common,
+        study.identifier,
+    )
     signed = _DOCUMENT // 8 + _EACH_STATEMENT * (len(study.units) + len(study.parties)) + _EACH_BYTE_OF_THE_STUDY * size
     names = {*FILES, *((PROPOSAL,) if study.left_out else ()), *posterior_files(study)}
     tables = {*TABLES, *(posterior_files(study).keys() - {posterior_json.FILE})}

@@ -181,12 +181,12 @@ def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_reco
     schema, knowledge, networks, support = study.schema, study.knowledge, posterior.networks, study.support()
     m, level = len(networks), FALSE_ALARMS / (4 * len(networks))
     for number, network in enumerate(networks, 1):
-        codes = read_records(folder / set_file(number), schema, n_records, knowledge)
+        codes = read_records(folder / set_file(number), schema, n_records, knowledge, identifier=study.identifier)
         if problem := _not_drawn(set_file(number), codes, network, number, level=level, support=support):
             return problem
     if study.records_from != "posterior":
         return _not_within(folder, study, networks, level=level)
-    text, problem = read_both(folder, schema, n_records, knowledge)
+    text, problem = read_both(folder, schema, n_records, knowledge, identifier=study.identifier)
     if problem:
         return problem
     for place, network in enumerate(networks):

@@ -446,15 +446,21 @@ def _check_joint(directory: Path, manifest: JsonNode, study: Study, network: Net
 
 
 def _check_records(directory: Path, study: Study, model: Network | JointModel, n_records: int) -> None:
-    if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS, knowledge=study.knowledge):
+    if fault := record_fault(
+        directory, study.schema, model, n_records, FALSE_ALARMS, knowledge=study.knowledge, identifier=study.identifier
+    ):
         raise GateFailed("RELEASE_INVALID", f"{directory}: {fault}", hint="do not use these records")
 
 
 def _check_rules(
     directory: Path, manifest: JsonNode, study: Study, network: Network, joint_model: JointModel | None
 ) -> None:
-    """Records of a network meet the study's rules, where it has any; those of other models were looked at with their models."""
-    if joint_model is None and study.records_from != "posterior" and study.knowledge is not None:
+    """Records of a network meet the study's rules, and hold the values of its types and keys, where it has any; those of other
+    models were looked at with their models.
+    """
+    is_typed = study.identifier is not None or any(variable.kind is not None for variable in study.schema.variables)
+    has_rules = is_typed or study.knowledge is not None
+    if joint_model is None and study.records_from != "posterior" and has_rules:
         _check_records(directory, study, network, study.release.synthetic_records or manifest["n_common"].integer())
 
 

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from verticil.shared.documents.record import OPTIONAL, Key, describe
 from verticil.shared.documents.toml_table import Table
+from verticil.shared.documents.written_values.on_scale import value_text
 from verticil.shared.documents.written_values.reading import KINDS
 from verticil.shared.numerics.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.typed_variables import (
@@ -24,7 +25,6 @@ from verticil.shared.study.typed_variables import (
     problem_of,
     read_groups,
     read_values,
-    value_text,
 )
 from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
 

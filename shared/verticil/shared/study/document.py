@@ -374,6 +374,19 @@ class PublishRule:
     quorum: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentifierRule:
+    """A key that synthetic records get: ``[identifier]``. It counts records, is no variable, and says nothing of people.
+
+    Attributes:
+        name: of the column, the first one of the records.
+        format: how the number of a record is written, counted from 1: ``%d``, or with leading zeros as in ``P%06d``.
+    """
+
+    name: str
+    format: Annotated[str, OPTIONAL] = "%d"
+
+
 def _read_publish(_: object, table: Table, name: str) -> PublishRule | None:
     rule = table.table(name)
     rule.only("countersign", "quorum")
@@ -441,6 +454,7 @@ class Study:
         quorum: when a study that waits for a party ends; None: on its last valid day.
         publish: who countersigns the release before it is published; None: no party does.
         knowledge: what is stated of all records, and not learned; None: nothing.
+        identifier: the key that synthetic records get; None: they have none.
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
         reviewed: False: it was read from a draft whose author has not set ``reviewed = true`` (`study.review`). No part of the
             canonical form: a study that came as bytes was asked for this where it was a file.
@@ -471,6 +485,7 @@ class Study:
     quorum: Annotated[QuorumRule | None, OPTIONAL] = None
     publish: Annotated[PublishRule | None, Key(optional=True, read=_read_publish, write=_write_publish)] = None
     knowledge: Annotated[Knowledge | None, OPTIONAL] = None
+    identifier: Annotated[IdentifierRule | None, OPTIONAL] = None
     left_out: Annotated[tuple[LeftOut, ...], OPTIONAL] = ()
     reviewed: Annotated[bool, Key(beside=True)] = field(default=True, compare=False)
     drafted: Annotated[Mapping[str, Mapping[str, object]], Key(beside=True)] = field(

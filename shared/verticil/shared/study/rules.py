@@ -50,6 +50,7 @@ from verticil.shared.study.vocabulary import (
     SOURCES,
     fail,
     scores,
+    starts_a_formula,
 )
 
 LEAST_PARTIES: Final = 2
@@ -59,6 +60,7 @@ _USUAL: Final = {field.name: field.default for field in fields(StructureRule)}
 _LISTED: Final = 5
 """Columns named in one message."""
 _STUDY_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_KEY_FORMAT: Final = re.compile(r"[^%]*%(?:0(?:[1-9]|1[0-9]|20))?d[^%]*")
 _PARTY: Final = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 )  # what a certificate can carry, see shared.federation.identity
@@ -93,6 +95,7 @@ def check(study: Study, *, source: str) -> None:
     check_privbayes(study, source=source)
     _check_publish(study, source=source)
     rules.numbers(study)
+    rules.identifier(study)
     check_quorum(study, source=source)
     protocol_of(study).check(study, source=source)
 
@@ -145,6 +148,21 @@ class _Rules:
                 self.fail(
                     "linkage.normalise", f"got '{step[:MAX_TEXT]}', expected some of {', '.join(NORMALISE_STEPS)}"
                 )
+
+    def identifier(self, study: Study) -> None:
+        rule = study.identifier
+        if rule is None:
+            return
+        for key, text in (("name", rule.name), ("format", rule.format)):
+            check_text(f"{self.source}: identifier.{key}", text)
+            if starts_a_formula(text):
+                self.fail(f"identifier.{key}", f"'{text}' begins with '{text[0]}': spreadsheets take it for a formula")
+        functions = () if study.knowledge is None else study.knowledge.functions
+        if rule.name in {*study.schema.names, *(item.variable.name for item in functions)}:
+            self.fail("identifier.name", f"'{rule.name}' is a variable of the study, expected a name of its own")
+        if _KEY_FORMAT.fullmatch(rule.format) is None:
+            problem = f"got '{rule.format}', expected one number in it, %d or with leading zeros as in P%06d"
+            self.fail("identifier.format", problem, hint="at most 20 digits; no other % stands in it")
 
     def owners(self, study: Study) -> None:
         for party in study.parties:

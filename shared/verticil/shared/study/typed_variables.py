@@ -6,7 +6,6 @@ without types has the digests and the records of version 1.0.0.
 
 from __future__ import annotations
 
-import datetime as dt
 import itertools
 import math
 import re
@@ -16,13 +15,12 @@ from typing import Final, cast
 
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.documents.written_values.dates import DAY, ISO_DATE, DatePattern
+from verticil.shared.documents.written_values.on_scale import MOMENTS_IN_WORDS, moment_of, value_text
 from verticil.shared.documents.written_values.reading import KINDS, MOMENTS, NUMBERS
 from verticil.shared.numerics.model.schema import Variable
 
 MOST_DECIMALS: Final = 12
 _GROUP_BY: Final = re.compile(r"prefix:([1-9][0-9]?)")
-_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
-_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 _TRUTHS: Final = {"true", "false"}
 USUAL_FORMATS: Final = {"date": ISO_DATE, "datetime": "YYYY-MM-DDThh:mm:ss", "time": "hh:mm:ss"}
 """How records write moments of a column that names no format."""
@@ -71,36 +69,8 @@ def read_values(table: Table, key: str, kind: str) -> tuple[float, ...]:
         return tuple(number + 0.0 for number in table.numbers(key))
     raw = table.raw(key)
     if not isinstance(raw, list):
-        table.fail(key, f"expected a list of {_WORDS[kind]}")
-    return tuple(_moment(table, key, kind, item) for item in cast("list[object]", raw))
-
-
-_WORDS: Final = {
-    "date": "dates, such as 2024-01-31, without quotes",
-    "datetime": "date-times, such as 2024-01-31T08:00:00, without quotes",
-    "time": 'times of day, such as "08:30"',
-}
-
-
-def _moment(table: Table, key: str, kind: str, item: object) -> float:
-    if kind == "time":
-        match = _TIME.fullmatch(item) if isinstance(item, str) else None
-        if match is not None:
-            return 3600.0 * int(match[1]) + 60 * int(match[2]) + int(match[3] or 0)
-        if item == "24:00":
-            return float(DAY)
-        if isinstance(item, dt.time):
-            return 3600.0 * item.hour + 60 * item.minute + item.second
-    elif isinstance(item, dt.datetime):
-        if kind == "datetime":
-            zone = dt.timedelta(0) if item.utcoffset() is None else cast("dt.timedelta", item.utcoffset())
-            bare = item.replace(tzinfo=None)
-            seconds = (bare.toordinal() - _EPOCH) * DAY + (bare - dt.datetime.combine(bare, dt.time())).total_seconds()
-            return float(seconds - zone.total_seconds())
-    elif isinstance(item, dt.date):
-        days = item.toordinal() - _EPOCH
-        return float(days if kind == "date" else days * DAY)
-    return table.fail(key, f"got a {type(item).__name__}, expected {_WORDS[kind]}")
+        table.fail(key, f"expected a list of {MOMENTS_IN_WORDS[kind]}")
+    return tuple(moment_of(table, key, kind, item) for item in cast("list[object]", raw))
 
 
 def read_groups(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -116,22 +86,6 @@ def read_groups(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 # ---- labels
-
-
-def value_text(kind: str | None, value: float) -> str:
-    """Return a value as labels have it: the shortest number, a date by ISO 8601, a time of day.
-
-    >>> value_text("date", 0.0), value_text("time", 3600.0), value_text("number", 2.50), value_text(None, 3.0)
-    ('1970-01-01', '01:00', '2.5', '3')
-    """
-    if kind == "date":
-        return DatePattern.of(ISO_DATE).write(value * DAY)
-    if kind == "datetime":
-        return DatePattern.of("YYYY-MM-DD" if value % DAY == 0 else "YYYY-MM-DDThh:mm:ss").write(value)
-    if kind == "time":
-        minutes, second = divmod(round(value), 60)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}" + (f":{second:02d}" if second else "")
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
 
 
 def bin_labels(edges: Sequence[float], kind: str | None = None) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.unlinked_files import KeptRows
+from verticil.shared.study.document import IdentifierRule
+from verticil.shared.synthesis.identifier import has_keys, key_bytes
 from verticil.shared.synthesis.ordered_numbers import broken_order
 from verticil.shared.synthesis.synthesis import decimals_of
 from verticil.shared.synthesis.table_columns import PIECE, cell_counts
@@ -64,17 +66,26 @@ FALSE_ALARMS: Final = 5e-7
 """Of releases whose records were drawn from their model, so many are refused at most for their records."""
 
 
-def table_bytes(schema: Schema, n_records: int) -> int:
-    """Most bytes of a written table of so many records, compressed or not."""
+def table_bytes(schema: Schema, n_records: int, identifier: IdentifierRule | None = None) -> int:
+    """Most bytes of a written table of so many records, with their key, compressed or not."""
     widths = [
         max(_MOMENT if item.format else _NUMBER, *(2 * len(label.encode()) + 3 for label in item.labels))
         for item in schema.variables
     ]
     labels = sum(8 * len(label.encode()) + 64 for item in schema.variables for label in (item.name, *item.labels))
+    if identifier is not None:
+        widths.append(2 * key_bytes(identifier) + 16)  # in Parquet a key stands in a dictionary, and as its place there
     return _BLOCK_BYTES + labels + n_records * sum(widths)
 
 
-def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledge | None = None) -> list[Codes]:
+def read_records(
+    path: Path,
+    schema: Schema,
+    n_records: int,
+    knowledge: Knowledge | None = None,
+    *,
+    identifier: IdentifierRule | None = None,
+) -> list[Codes]:
     """Read a table of synthetic records, and check that they keep what the study states of all records.
 
     Args:
@@ -82,6 +93,7 @@ def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledg
         schema: the study's variables, in their order.
         n_records: how many there must be; of more not even the first is kept.
         knowledge: what the study states; the table has the columns of `knowledge.columns`. None: nothing.
+        identifier: the key that stands in front; None: there is none.
 
     Returns:
         (n_records,) codes of each variable, read-only. Above `IN_MEMORY` bytes they are in a file without a name in the folder
@@ -95,7 +107,7 @@ def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledg
     place = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
     with disk_faults(place):
         rows = KeptRows(place if n_records * sum(widths.values()) > IN_MEMORY else None, n_records, widths)
-        for start, part in _parts(path, schema, n_records, knowledge):
+        for start, part in _parts(path, schema, n_records, knowledge, identifier):
             for variable, column in zip(schema.variables, part, strict=True):
                 rows.write(variable.name, start, column.astype(variable.code_dtype, copy=False))
         arrays = rows.arrays()
@@ -103,13 +115,18 @@ def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledg
 
 
 def read_both(
-    folder: Path, schema: Schema, n_records: int, knowledge: Knowledge | None = None
+    folder: Path,
+    schema: Schema,
+    n_records: int,
+    knowledge: Knowledge | None = None,
+    *,
+    identifier: IdentifierRule | None = None,
 ) -> tuple[list[Codes], str]:
     """Read both tables of a release, of which one is kept.
 
     Args:
         folder: the release.
-        schema, n_records, knowledge: see `read_records`.
+        schema, n_records, knowledge, identifier: see `read_records`.
 
     Returns:
         The codes of `read_records`, and what differs between the tables; empty: they hold the same records.
@@ -118,8 +135,8 @@ def read_both(
         GateFailed, DataFault: as `read_records`.
     """
     text, binary = (folder / name for name in TABLES)
-    codes = read_records(text, schema, n_records, knowledge)
-    for start, part in _parts(binary, schema, n_records, knowledge):
+    codes = read_records(text, schema, n_records, knowledge, identifier=identifier)
+    for start, part in _parts(binary, schema, n_records, knowledge, identifier):
         for name, one, other in zip(schema.names, codes, part, strict=True):
             some = one[start : start + len(other)]
             if not np.array_equal(some, other):
@@ -129,7 +146,7 @@ def read_both(
 
 
 def _parts(
-    path: Path, schema: Schema, n_records: int, knowledge: Knowledge | None
+    path: Path, schema: Schema, n_records: int, knowledge: Knowledge | None, identifier: IdentifierRule | None
 ) -> Iterator[tuple[int, list[Codes]]]:
     """Read the codes of some records after the other, and the number of the first one; raises as `read_records`."""
     import pyarrow as pa
@@ -137,17 +154,19 @@ def _parts(
     release_columns, rules = columns(knowledge, schema), support(knowledge, schema)
     schema_written, orders = release_columns.published, () if knowledge is None else knowledge.orders
     names_in_orders = {name for order in orders for name in (order.lower, order.upper)}
-    n_read = 0
+    n_read, n_keys = 0, int(identifier is not None)
     try:
-        for batch in (_csv if path.suffix == ".csv" else _parquet)(path, schema_written, n_records):
+        for batch in (_csv if path.suffix == ".csv" else _parquet)(path, schema_written, n_records, identifier):
             if n_read + batch.num_rows > n_records:
                 raise _invalid(path, f"has more than the {n_records} records of the study")
+            if identifier is not None and not has_keys(identifier, n_read, batch.column(0)):
+                raise _invalid(path, f"column '{identifier.name}' does not count the records as the study has it")
             own = [
                 _codes(path, variable, column)
-                for variable, column in zip(schema_written.variables, batch.columns, strict=True)
+                for variable, column in zip(schema_written.variables, batch.columns[n_keys:], strict=True)
             ]
             numbers = {
-                name: _numbers(schema_written[place], batch.column(place))
+                name: _numbers(schema_written[place], batch.column(n_keys + place))
                 for name in names_in_orders
                 for place in (schema_written.index(name),)
             }
@@ -195,7 +214,7 @@ def _number(value: object) -> float:
         return np.nan
 
 
-def _csv(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]:
+def _csv(path: Path, schema: Schema, n_records: int, identifier: IdentifierRule | None) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -205,29 +224,32 @@ def _csv(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]
         read_options=csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=csv.ParseOptions(newlines_in_values=True),
         convert_options=csv.ConvertOptions(
-            column_types=dict.fromkeys(schema.names, pa.string()), strings_can_be_null=False
+            column_types=dict.fromkeys(_names(schema, identifier), pa.string()), strings_can_be_null=False
         ),
     )
     with reader:
-        _check_names(path, reader.schema.names, schema)
+        _check_names(path, reader.schema.names, _names(schema, identifier))
         yield from reader
 
 
-def _parquet(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]:
+def _parquet(path: Path, schema: Schema, n_records: int, identifier: IdentifierRule | None) -> Iterator[pa.RecordBatch]:
     from pyarrow import parquet
 
-    batch_rows, texts = check_parquet(path, schema, n_records)
+    batch_rows, texts = check_parquet(path, schema, n_records, identifier=identifier)
     with parquet.ParquetFile(path, read_dictionary=texts) as file:
         yield from file.iter_batches(batch_size=batch_rows, use_threads=False)
 
 
-def check_parquet(path: Path, schema: Schema, n_records: int) -> tuple[int, list[str]]:
+def check_parquet(
+    path: Path, schema: Schema, n_records: int, *, identifier: IdentifierRule | None = None
+) -> tuple[int, list[str]]:
     """Check what a Parquet file says of itself, in its footer and in front of each page, before any page is read.
 
     Args:
         path: the file.
         schema: the columns that are written.
         n_records: how many there must be.
+        identifier: the key that stands in front; None: there is none.
 
     Returns:
         How many rows can be read at once; the columns to read as dictionaries, in which a long text stands once.
@@ -242,20 +264,24 @@ def check_parquet(path: Path, schema: Schema, n_records: int) -> tuple[int, list
 
     check_footer(path)
     with parquet.ParquetFile(path) as file:
-        _check_names(path, file.schema_arrow.names, schema)
+        _check_names(path, file.schema_arrow.names, _names(schema, identifier))
         if file.metadata.num_rows != n_records:
             raise _invalid(path, f"says that it has {file.metadata.num_rows} records, expected {n_records}")
         sizes = page_sizes(path)
         texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
     if any(sizes.dense):
         raise _invalid(path, "is not encoded as the tables of releases are")
-    if sizes.total > table_bytes(schema, n_records):
+    if sizes.total > table_bytes(schema, n_records, identifier):
         raise _invalid(path, f"is larger than {n_records} records of the study can be")
     return sizes.batch_rows(_BATCH), texts
 
 
-def _check_names(path: Path, names: Sequence[str], schema: Schema) -> None:
-    if tuple(names) != schema.names:
+def _names(schema: Schema, identifier: IdentifierRule | None) -> tuple[str, ...]:
+    return schema.names if identifier is None else (identifier.name, *schema.names)
+
+
+def _check_names(path: Path, names: Sequence[str], expected: tuple[str, ...]) -> None:
+    if tuple(names) != expected:
         raise _invalid(path, "has other columns than the study")
 
 
@@ -387,6 +413,7 @@ def record_fault(
     level: float,
     *,
     knowledge: Knowledge | None = None,
+    identifier: IdentifierRule | None = None,
 ) -> str:
     """Say what is wrong with the synthetic records of a release; empty: nothing.
 
@@ -397,11 +424,12 @@ def record_fault(
         n_records: how many there must be.
         level: see `unlikely_family`.
         knowledge: what the study states of all records; None: nothing.
+        identifier: the key that stands in front; None: there is none.
 
     Raises:
         GateFailed, DataFault: as `read_records`.
     """
-    text, problem = read_both(folder, schema, n_records, knowledge)
+    text, problem = read_both(folder, schema, n_records, knowledge, identifier=identifier)
     if problem:
         return problem
     if isinstance(model, Network):
@@ -482,10 +510,16 @@ def _below(texts: pd.Series[str], variable: Variable, tilt: Floats, of: Ints) ->
     import pandas as pd
 
     edges = np.array(variable.bins)
-    texts = texts.mask(texts.isin(variable.labels), "")
-    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    if variable.kind is None:
+        texts = texts.mask(texts.isin(variable.labels), "")
+        numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    else:
+        places, distinct = pd.factorize(texts)
+        numbers = np.asarray(numbers_of_values(variable, distinct.tolist()), dtype=np.float64)[places]
+        numbers[np.isin(numbers, variable.points)] = np.nan
     bins = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2)
-    step = 1.0 if variable.integer else 10.0 ** -decimals_of(edges)
+    decimals = decimals_of(edges) if variable.decimals is None else variable.decimals
+    step = 1.0 if variable.integer else 10.0**-decimals
     low, high = edges[bins], edges[bins + 1]
     r = tilt[of, bins]
     first, last = (np.clip((end - low) / (high - low), 0.0, 1.0) for end in (numbers, numbers + step))

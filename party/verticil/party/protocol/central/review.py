@@ -144,7 +144,13 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
     if study.records_from == "posterior":
         return  # verification holds them against these networks
     if fault := record_fault(
-        folder, study.schema, joint or network, n_records, FALSE_ALARMS / 2, knowledge=study.knowledge
+        folder,
+        study.schema,
+        joint or network,
+        n_records,
+        FALSE_ALARMS / 2,
+        knowledge=study.knowledge,
+        identifier=study.identifier,
     ):
         _differs(fault)
 

@@ -161,7 +161,7 @@ class _Checks:
         flags = [item.variable for item in self._knowledge.flags]
         if len(set(flags)) < len(flags):
             self.fail(flag.name, "a variable is the flag of two rules, expected one of its own for each")
-        if own.n_states != 2 or own.bins is not None or own.other is not None or own.missing is not None:
+        if own.n_states != 2 or own.n_valued or own.other is not None or own.missing is not None:
             self.fail(flag.name, f"'{own.name}' is a flag, expected two categories and no more: for no, then for yes")
         if any(item.variable == own.name for item in self._knowledge.refinements):
             self.fail(flag.name, f"'{own.name}' is a flag, expected no finer values of it")
@@ -183,7 +183,7 @@ class _Checks:
             self.fail(order.name, f"compares '{order.lower}' with itself, expected two variables")
         for name in (order.lower, order.upper):
             variable = self.variable(order.name, name)
-            if name not in self._schema_names or variable.bins is None:
+            if name not in self._schema_names or not variable.n_valued:
                 self.fail(order.name, f"'{name}' has no bins, expected a binned variable that a party sends")
             if variable.representatives is not None or variable.means is not None:
                 what = "representatives" if variable.means is None else "means"
@@ -259,8 +259,8 @@ class _Checks:
             self.variable(name, refinement.variable)
             self.fail(name, f"'{refinement.variable}' follows from others, expected a variable that a party sends")
         variable = self.variable(name, refinement.variable)
-        if variable.bins is not None:
-            self.fail(name, f"'{variable.name}' has bins, expected categories")
+        if variable.n_valued:
+            self.fail(name, f"'{variable.name}' has bins or points, expected categories")
         self.labels(name, variable, list(dict.fromkeys(label for label, _, _ in refinement.values)))
         finer = [value for _, value, _ in refinement.values]
         if len(set(finer)) < len(finer):

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from verticil.shared.documents.toml_table import Table, kind_of, near_hint
+from verticil.shared.documents.written_values.on_scale import read_moment, value_text
+from verticil.shared.documents.written_values.reading import NUMBERS
 from verticil.shared.numerics.knowledge.addresses import MAX_ADDRESSES, AddressRange, read_range
 from verticil.shared.numerics.knowledge.rules import (
     MAX_RULES,
@@ -358,18 +360,25 @@ def _bins(inner: Table, variable: Variable) -> list[str]:
     edges = variable.bins
     if edges is None:
         inner.fail(inner.names()[0], f"'{variable.name}' has categories, expected some of them and no range")
-    places = {"from": 0, "below": variable.n_bins}
+    ends = {"from": -math.inf, "below": math.inf}
     for key in inner.names():
-        number = inner.value(float, key)
+        number = (
+            inner.value(float, key) if variable.kind in {None, *NUMBERS} else read_moment(inner, key, variable.kind)
+        )
         if number not in edges:
             near = min(edges, key=lambda edge: abs(edge - number)) if math.isfinite(number) else edges[0]
             inner.fail(
                 key,
-                f"{number:.15g} is no edge of the bins of '{variable.name}': a rule cannot say what a bin does not",
-                hint=f"the nearest edge is {near:.15g}; or cut the bins there",
+                f"{_edge(variable, number)} is no edge of the bins of '{variable.name}': a rule cannot say what a bin does not",
+                hint=f"the nearest edge is {_edge(variable, near)}; or cut the bins there",
             )
-        places[key] = edges.index(number)
-    return list(variable.labels[places["from"] : places["below"]])
+        ends[key] = number
+    lows = (*edges[:-1], *variable.points)
+    return [variable.labels[code] for code, low in enumerate(lows) if ends["from"] <= low < ends["below"]]
+
+
+def _edge(variable: Variable, number: float) -> str:
+    return f"{number:.15g}" if variable.kind in {None, *NUMBERS} else value_text(variable.kind, number)
 
 
 def _of_networks(inner: Table, variable: Variable) -> list[str]:

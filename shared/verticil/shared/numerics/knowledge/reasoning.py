@@ -16,6 +16,7 @@ import numpy as np
 
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.toml_table import near_hint
+from verticil.shared.documents.written_values.reading import MOMENTS, usual_pattern, value_reader
 from verticil.shared.numerics.knowledge.addresses import canonical_address
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import support
@@ -231,10 +232,14 @@ def _category(knowledge: Knowledge, variables: Mapping[str, Variable], name: str
             f"{name}: this is no address, expected an IPv4 or IPv6 address, or one of its categories",
             hint=near_hint(text, variable.labels) or f"as in {name}={variable.labels[0]}",
         )
-    if variable.bins is not None and (number := _number(text)) is not None:
-        place = bisect_right(variable.bins, number) - 1
-        return variable.labels[min(max(place, 0), variable.n_bins - 1)]
-    expectation = "a number or one of its categories" if variable.bins is not None else "one of its categories"
+    if variable.n_valued and (number := _number(variable, text)) is not None:
+        if number in variable.points:
+            return variable.labels[variable.n_bins + variable.points.index(number)]
+        if variable.bins is not None:
+            place = bisect_right(variable.bins, number) - 1
+            return variable.labels[min(max(place, 0), variable.n_bins - 1)]
+    kind = variable.kind if variable.kind in MOMENTS else "number"
+    expectation = f"a {kind} or one of its categories" if variable.n_valued else "one of its categories"
     raise Misuse(
         "USAGE",
         f"{name}: '{text}' is no value of it, expected {expectation}",
@@ -248,8 +253,8 @@ def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], values
         name: number
         for name, text in values.items()
         if text not in variables[name].labels
-        and variables[name].bins is not None
-        and (number := _number(text)) is not None
+        and variables[name].n_valued
+        and (number := _number(variables[name], text)) is not None
     }
     rules = (
         order.name
@@ -264,7 +269,11 @@ def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], values
     return tuple(rules)[:1]
 
 
-def _number(text: str) -> float | None:
+def _number(variable: Variable, text: str) -> float | None:
+    """Return a value on the scale of a variable; None: the text is none."""
+    if variable.kind in MOMENTS:
+        usual = usual_pattern(str(variable.kind))
+        return value_reader(variable.kind, f"{variable.format} | {usual}" if variable.format else usual)(text)
     try:
         number = float(text)
     except ValueError:

@@ -98,14 +98,20 @@ def _condition(condition: Condition, variables: Mapping[str, Variable]) -> str:
     variable = variables[condition.variable]
     codes = [variable.labels.index(label) for label in condition.values]
     if variable.bins is not None and codes == list(range(codes[0], codes[-1] + 1)) and codes[-1] < variable.n_bins:
-        low, high = variable.bins[codes[0]], variable.bins[codes[-1] + 1]
-        start = "" if codes[0] == 0 else f"from {low:.15g}"
-        end = "" if codes[-1] == variable.n_bins - 1 else f"below {high:.15g}"
-        return f"{variable.name} is {' and '.join(filter(None, (start, end))) or 'a number'}"
+        low, high = f"{variable.bins[codes[0]]:.15g}", f"{variable.bins[codes[-1] + 1]:.15g}"
+        if variable.kind is not None:  # as people write them: a date is no number of days
+            low, high = condition.values[0][1:].partition(",")[0], condition.values[-1][:-1].rpartition(",")[2]
+        start = "" if codes[0] == 0 else f"from {low}"
+        end = "" if codes[-1] == variable.n_bins - 1 else f"below {high}"
+        return f"{variable.name} is {' and '.join(filter(None, (start, end))) or _in_bins(variable)}"
     others = [label for label in variable.labels if label not in condition.values]
     if others and 2 * len(others) < len(codes):
         return f"{variable.name} is {'not' if len(others) == 1 else 'none of'} {quote(others)}"
     return f"{variable.name} is {'' if len(codes) == 1 else 'one of '}{quote(condition.values)}"
+
+
+def _in_bins(variable: Variable) -> str:
+    return "a number" if variable.kind in {None, "integer", "number"} else f"a {variable.kind}"
 
 
 def _table(function: Function) -> str:

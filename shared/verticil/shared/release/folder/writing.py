@@ -137,14 +137,14 @@ def _write_tables(
             progress(n_written)
 
     written = columns_of(content.study.knowledge, content.study.schema).published
-    write_csv(pieces(), folder / "synthetic.csv", schema=written)
+    identifier = content.study.identifier
+    write_csv(pieces(), folder / "synthetic.csv", schema=written, identifier=identifier)
     marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
-    write_parquet(pieces(), folder / "synthetic.parquet", metadata=marks)
+    write_parquet(pieces(), folder / "synthetic.parquet", metadata=marks, identifier=identifier)
     paths = {"synthetic-csv": "synthetic.csv", "synthetic-parquet": "synthetic.parquet"}
     for number, network in enumerate(() if content.posterior is None else content.posterior.networks, 1):
-        write_csv(
-            set_records(network, content.study, len(synthetic), number), folder / set_file(number), schema=written
-        )
+        records = set_records(network, content.study, len(synthetic), number)
+        write_csv(records, folder / set_file(number), schema=written, identifier=identifier)
         paths[f"set-{number}"] = set_file(number)
     resources = [
         Resource(name=name, path=path, format=path.rpartition(".")[2], size=size, sha256=sha256)

@@ -408,9 +408,16 @@ def _read_type(node: JsonNode) -> dict[str, Any]:
         "kind": kind.text(),
         "points": () if points is None else points.floats(),
         "decimals": None if decimals is None else decimals.integer(),
-        "groups": () if groups is None else tuple((name.text(), values.texts()) for name, values in map(tuple, groups)),
+        "groups": () if groups is None else tuple(map(_read_group, groups)),
         **{key: None if value is None else value.text() for key, value in texts.items()},
     }
+
+
+def _read_group(node: JsonNode) -> tuple[str, tuple[str, ...]]:
+    items = node.items()
+    if len(items) != 2:
+        node.fail(f"got {len(items)} entries, expected a category and its values")
+    return items[0].text(), items[1].texts()
 
 
 def numbers(array: NDArray[np.float64]) -> Any:

@@ -32,9 +32,10 @@ from verticil.shared.documents.written_values.dates import strptime_format
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.storage.disk import is_disk_full
 from verticil.shared.storage.durable import rename, sync_file
-from verticil.shared.study.document import Study
+from verticil.shared.study.document import IdentifierRule, Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.typed_variables import written_format
+from verticil.shared.synthesis.identifier import add_identifier
 from verticil.shared.synthesis.typed_columns import csv_frame
 
 if TYPE_CHECKING:
@@ -75,19 +76,26 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
         staging.unlink(missing_ok=True)
 
 
-def write_csv(frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path, *, schema: Schema | None = None) -> None:
+def write_csv(
+    frames: pd.DataFrame | Iterable[pd.DataFrame],
+    path: Path,
+    *,
+    schema: Schema | None = None,
+    identifier: IdentifierRule | None = None,
+) -> None:
     """Write a table, or its pieces one after the other, as CSV. Only one piece is held in memory.
 
     Args:
         frames, path: the table and its file.
         schema: of its columns, of which typed ones are written as their types say; None: none is typed.
+        identifier: the key that is written in front; None: none is.
 
     Raises:
         DataFault: DISK_FULL.
     """
 
     def write(file: BinaryIO) -> None:
-        for number, piece in enumerate(_pieces(frames)):
+        for number, piece in enumerate(add_identifier(frames, identifier)):
             frame = piece if schema is None else csv_frame(piece, schema)
             if number == 0:
                 _csv_of(frame.iloc[:0], file, header=True)
@@ -142,7 +150,11 @@ def _csv_of(frame: pd.DataFrame, file: BinaryIO, *, header: bool) -> None:
 
 
 def write_parquet(
-    frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path, *, metadata: Mapping[str, str] | None = None
+    frames: pd.DataFrame | Iterable[pd.DataFrame],
+    path: Path,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    identifier: IdentifierRule | None = None,
 ) -> None:
     """Write a table, or its pieces one after the other, as Parquet (zstd); only one piece is held in memory.
 
@@ -150,6 +162,7 @@ def write_parquet(
         frames: the table; pieces have the same columns, types and categories.
         path: the file.
         metadata: added to the file's key-value metadata.
+        identifier: the key that is written in front; None: none is.
 
     Raises:
         DataFault: DISK_FULL.
@@ -163,7 +176,7 @@ def write_parquet(
     def write(file: BinaryIO) -> None:
         with ExitStack() as stack:
             writer: pq.ParquetWriter | None = None
-            for frame in _pieces(frames):
+            for frame in add_identifier(frames, identifier):
                 table = pa.Table.from_pandas(frame, preserve_index=False)
                 if writer is None:
                     schema = table.schema.with_metadata({**(table.schema.metadata or {}), **extra})
@@ -175,18 +188,18 @@ def write_parquet(
     write_atomically(path, write)
 
 
-def write_table(frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path, *, schema: Schema) -> None:
+def write_table(
+    frames: pd.DataFrame | Iterable[pd.DataFrame],
+    path: Path,
+    *,
+    schema: Schema,
+    identifier: IdentifierRule | None = None,
+) -> None:
     """Write a table as its file's ending says: CSV, else Parquet; arguments and errors as of `write_csv`."""
     if path.suffix == ".csv":
-        write_csv(frames, path, schema=schema)
+        write_csv(frames, path, schema=schema, identifier=identifier)
     else:
-        write_parquet(frames, path)
-
-
-def _pieces(frames: pd.DataFrame | Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
-    import pandas as pd
-
-    return [frames] if isinstance(frames, pd.DataFrame) else frames
+        write_parquet(frames, path, identifier=identifier)
 
 
 _PROFILE = "https://datapackage.org/profiles/2.0"
@@ -232,10 +245,15 @@ def datapackage(
         The document; write it with `json_document.to_text`.
     """
     fields: list[Any] = [_field(variable, labelled=study.labels_missing_numbers) for variable in schema.variables]
+    if (identifier := study.identifier) is not None:
+        limits: dict[str, Json] = {"required": True, "unique": True}
+        words = "The number of the record, made up; it says nothing of people."
+        fields.insert(0, {"name": identifier.name, "type": "string", "description": words, "constraints": limits})
     table: dict[str, Json] = {
         "$schema": f"{_PROFILE}/tableschema.json",
         "fields": fields,
         "fieldsMatch": "exact",
+        **({} if identifier is None else {"primaryKey": [identifier.name]}),
         # Among categories nothing is missing: missing values are one of their own.
         "missingValues": [] if all(field["constraints"].get("required") for field in fields) else [""],
     }
@@ -335,7 +353,9 @@ def _typed_field(variable: Variable) -> dict[str, Json]:
     else:
         values = [*(variable.bins or ()), *variable.points]
         low, high = min(values), max(values)
-        ends = (int(low), int(high)) if variable.integer else (low, high)
+        if variable.integer and high not in variable.points:
+            high = math.ceil(high) - 1  # the upper edge is outside its bin
+        ends = (math.ceil(low), int(high)) if variable.integer else (low, high)
         limits: dict[str, Json] = dict(zip(("minimum", "maximum"), ends, strict=True))
         required = {**required, **limits}
     return {**field, "constraints": required}

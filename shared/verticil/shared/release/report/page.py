@@ -90,6 +90,7 @@ class Shares:
     owner: str
     owner_index: int
     bars: tuple[Bar, ...]
+    unit: str | None
     n_hidden: int
     outside: int
 
@@ -428,6 +429,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
                 owner=variable.owner,
                 owner_index=owner_index[variable.owner],
                 bars=bars,
+                unit=variable.unit,
                 n_hidden=variable.n_states - len(bars),
                 outside=outside,
             )
