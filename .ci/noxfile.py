@@ -27,6 +27,7 @@ PACKAGES = (
     "pki",
     "reproduce",
     "simulation",
+    "tables",
     "experiments",
 )
 

@@ -40,6 +40,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.shared.study.schemes": "solves for matrices of a wanted epsilon (scheme and [allocate] keys)",
     "verticil.analyst.models:_as": "asks the same of another model; the figures of the table are the accountant's",
     "verticil.analyst.draft:_tail": "divides a wanted total among the columns of a draft",
+    "verticil.tables.profile:_most_categories": "says how many categories the noise of a randomized column leaves, no bound",
     "verticil.shared.numerics.posterior.annealing:_Particles.__init__": "draws of a gamma distribution, no bound",
     # `study` lies below the accountant and may not import it: it refuses, and what it says is held against the accountant below
     "verticil.shared.study.rules:check_breach": "the study's own breach rule, on exact ratios",

@@ -7,6 +7,7 @@ a process with the project's modules has already.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import itertools
 import json
@@ -81,6 +82,21 @@ def many_values(folder: Path) -> Path:
     path = folder / "model.json"
     path.write_bytes(b'{"a":[' + b"[]," * ((1 << 24) + 1) + b"[]]}")
     return path
+
+
+def gzip_of_rows(name: str, size: int) -> Callable[[Path], Path]:
+    """A gzip file of rows that inflates to so many bytes."""
+
+    def make(folder: Path) -> Path:
+        row = b"1," + b"x" * 4000 + b"\n"
+        path = folder / name
+        with gzip.open(path, "wb", compresslevel=9) as file:
+            file.write(b"a,b\n")
+            for _ in range(size // (256 * len(row))):
+                file.write(row * 256)
+        return path
+
+    return make
 
 
 def hole(name: str, size: int = HUGE, head: bytes = b"", tail: bytes = b"") -> Callable[[Path], Path]:
@@ -337,11 +353,11 @@ CASES: Final[dict[str, Case]] = {
         limit="a header of 4 MiB", make=hole("bomb.csv", 300 * MIB, b"a,b"), read=table("csv"), code="DATA_UNREADABLE"
     ),
     "node, CSV in gzip": Case(
-        limit="not read",
-        make=hole("bomb.csv", head=b"\x1f\x8b"),
+        limit="200 times the size of the file, above 64 MiB",
+        make=gzip_of_rows("bomb.csv", 160 * MIB),
         read=table("csv"),
         code="DATA_UNREADABLE",
-        says="gzip",
+        says="inflates to more than 200 times its size",
     ),
     "node, a value of SQLite": Case(
         limit=VALUE,

@@ -158,6 +158,7 @@ pki revoke clinic --ca ca --yes
 SLOW: Final = """
 simulate study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out simulated --seed 1
 synthesize both.csv --study alone.toml --epsilon 1 --out alone
+table clinic.csv
 evaluate --real both.csv --synthetic simulated/release/synthetic.csv --only distances --out held-alone
 attack epsilon --mechanism symmetric-2 --draws 1000 --seed 1
 demo --rows 500 --seed 1 --out trial

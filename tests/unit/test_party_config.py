@@ -66,7 +66,7 @@ def test_the_worked_example_is_read(write, tmp_path):
         ("max_epsilon_lifetime = 40.0", "max_epsilon_lifetime = -1", "got -1.0, expected a number of at least 0"),
         ("max_epsilon_lifetime = 40.0", "max_epsilon_lifetime = nan", "expected a number of at least 0"),
         ("minimum_common_records = 1000", "minimum_common_records = true", "got true/false, expected a whole number"),
-        ('format = "csv"', 'format = "xlsx"', "dataset.people.format: got 'xlsx', expected one of csv, parquet"),
+        ('format = "csv"', 'format = "xml"', "dataset.people.format: got 'xml', expected one of csv, parquet"),
         ('delimiter = ","', 'delimiter = ";;"', "delimiter"),
         ('encoding = "utf-8"', 'encoding = "utf-99"', "utf-99"),
         ('recode = { "M" = "Male", "F" = "Female" }', 'recode = { "M" = 1 }', "columns.sex.recode: expected texts"),

@@ -255,8 +255,9 @@ def test_decimal_commas_and_dates_are_numbers_and_the_node_reads_them(
     tmp_path: Path, written: str, texts: list[str], edges: tuple[object, object]
 ):
     text, study = column(tmp_path, texts, delimiter=";")
-    assert f'in party.toml: written = "{written}"' in text
-    assert study.drafted["clinic"]["columns"] == {"Größe": {"written": written}}
+    if written != "YYYY-MM-DD":  # which is read where nothing is said
+        assert f'in party.toml: written = "{written}"' in text
+        assert study.drafted["clinic"]["columns"] == {"Größe": {"written": written}}
     variable = study.schema[study.schema.index("Größe")]
     assert variable.bins is not None
     days = [value_reader("date")(str(end)) for end in edges] if variable.kind == "date" else edges

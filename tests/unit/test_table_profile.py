@@ -97,6 +97,11 @@ def test_how_numbers_are_written_is_guessed(texts: list[str], delimiter: str, wr
     assert (guess.written, bool(guess.doubt), guess.share) == (written, is_in_doubt, 1.0)
 
 
+def test_ranges_in_words_are_categories(tmp_path: Path) -> None:
+    column = profile_of(tmp_path, ["<=50K", ">50K"] * (N // 2))
+    assert (column.kind, column.categories) == ("category", ("<=50K", ">50K"))
+
+
 def test_leading_zeros_and_few_sparse_whole_numbers_are_codes(tmp_path: Path) -> None:
     zips = [f"0{1000 + 37 * (place % 30)}" for place in range(N)]
     occupations = [str(1465 + 307 * (place % 25) + place % 25 % 3) for place in range(N)]

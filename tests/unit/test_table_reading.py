@@ -6,6 +6,7 @@ import bz2
 import datetime as dt
 import gzip
 import lzma
+import re
 import zipfile
 from pathlib import Path
 
@@ -180,6 +181,36 @@ def test_a_zip_file_has_one_file_in_it(tmp_path: Path) -> None:
         guess_reading(tmp_path / "t.csv.zip")
 
 
+def write_ods(path: Path, rows: list[list[str]]) -> None:
+    """Write a spreadsheet of OpenDocument by hand: numbers, truths, dates and texts as such programs write them."""
+
+    def cell(text: str) -> str:
+        if text in {"True", "False"}:
+            return f'<table:table-cell office:value-type="boolean" office:boolean-value="{text.lower()}"/>'
+        if re.fullmatch(r"[1-9][0-9.]*|0\.[0-9]+", text):
+            return f'<table:table-cell office:value-type="float" office:value="{text}"/>'
+        if re.fullmatch(r"[0-9]{4}-.*", text):
+            moment = text.replace(" ", "T")
+            return f'<table:table-cell office:value-type="date" office:date-value="{moment}"/>'
+        inner = f"<text:p>{text}</text:p>" if text else ""
+        return f'<table:table-cell office:value-type="string">{inner}</table:table-cell>'
+
+    spaces = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
+    )
+    lines = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
+    content = (
+        f'<?xml version="1.0" encoding="UTF-8"?><office:document-content {spaces} office:version="1.2"><office:body>'
+        f'<office:spreadsheet><table:table table:name="people">{lines}</table:table></office:spreadsheet></office:body>'
+        "</office:document-content>"
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("content.xml", content)
+        manifest = '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>'
+        archive.writestr("META-INF/manifest.xml", manifest)
+
+
 def test_workbooks_are_read_cell_by_cell(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {
@@ -199,7 +230,7 @@ def test_workbooks_are_read_cell_by_cell(tmp_path: Path) -> None:
     with pd.ExcelWriter(tmp_path / "t.xlsx") as writer:
         frame.to_excel(writer, sheet_name="people", index=False)
         frame.head(2).to_excel(writer, sheet_name="fewer", index=False)
-    frame.to_excel(tmp_path / "t.ods", index=False, engine="odf")
+    write_ods(tmp_path / "t.ods", [list(frame.columns), *expected])
     reading = guess_reading(tmp_path / "t.xlsx")
     assert rows_of(reading.rule) == expected
     assert any("'people' is read, not 'fewer'" in remark for remark in reading.remarks)

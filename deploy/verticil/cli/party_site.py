@@ -19,6 +19,7 @@ from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
     from verticil.party.config import PartyConfig
+    from verticil.party.dataset.sources.source_table import DatasetRule
     from verticil.party.operator.check import Readiness
     from verticil.party.operator.commands import Status
     from verticil.party.operator.view_model import Crossing, StudyStatus
@@ -87,6 +88,7 @@ def init(
         return os.path.relpath(path.resolve(), folder.resolve())
 
     exists = (folder / "party.toml").exists()
+    reading, notes = (None, ()) if server is not None else _look_at(Path(table or "table.csv"))
     path = init_party(
         folder,
         name=name,
@@ -95,6 +97,7 @@ def init(
         server=server,
         query=query or "",
         id_column=id_column,
+        reading=reading,
     )
     payload = {
         "party_toml": str(path),
@@ -103,9 +106,22 @@ def init(
     }
     if emit(payload, form=form):
         return
+    for note in notes:
+        say(f"note: {note}")
     put(f"{'kept' if exists else 'wrote'} {path}; read it: its policy decides what may leave")
     put(f"made {folder / 'state'} with the site secret: back it up, and never give it to anyone")
     say("next: certificate, keys and linkage key where party.toml says, then: verticil party check")
+
+
+def _look_at(table: Path) -> tuple[DatasetRule | None, tuple[str, ...]]:
+    """Return how a table that is there is read and written, which the node would not guess, and what to say of it."""
+    from verticil.tables.profile import profile_table
+    from verticil.tables.settings import rule_of
+
+    if not table.is_file():
+        return None, ()
+    profile = profile_table("people", table)
+    return rule_of(profile), profile.notes
 
 
 def run(

@@ -30,7 +30,7 @@ from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.study.document import Study
 from verticil.tables.reading import check_is_file, guess_reading
-from verticil.tables.settings import settings_of
+from verticil.tables.settings import drafted_id, settings_of
 
 
 def people_of(path: Path, *, id_column: str | None, secret: SiteSecret, folder: Path, sheet: str = "") -> PeopleOfTable:
@@ -154,7 +154,8 @@ def read_whose(
     check_is_file(path)
     folder = state.database.path.parent
     settings = settings_of(study, study.parties[0])
-    id_column = id_column or settings.id_column or None
+    if id_column is None:
+        id_column = drafted_id(guess_reading(path, sheet=settings.sheet).rule, settings) or None
     everybody = people_of(path, id_column=id_column, secret=state.secret, folder=folder, sheet=settings.sheet)
     state.sketches.take({dataset: everybody})
     state, name = of_same_people(state, dataset)

@@ -16,6 +16,7 @@ from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, 
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.tables.missing import is_word
+from verticil.tables.profile import TableProfile
 from verticil.tables.reading import guess_reading
 from verticil.tables.writing import guess_dates, guess_numbers
 
@@ -72,9 +73,14 @@ def rule_for(study: Study, party: str, path: Path, id_column: str | None = None)
     """
     settings = settings_of(study, party)
     reading = guess_reading(path, sheet=settings.sheet)
-    name = settings.id_column if id_column is None else id_column
+    name = drafted_id(reading.rule, settings) if id_column is None else id_column
     rule = dataclasses.replace(reading.rule, id=name, has_ids=bool(name))
     return with_columns(study, party, rule, settings), reading.remarks
+
+
+def drafted_id(rule: DatasetRule, settings: Settings) -> str:
+    """Return the id column that a draft names, if the table has it; empty: each row is a person."""
+    return settings.id_column if settings.id_column in header(rule) else ""
 
 
 def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings | None = None) -> DatasetRule:
@@ -139,3 +145,15 @@ def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:
     ways = {way: {text: number for text in texts if (number := number_of(text, way)) is not None} for way in OLD_WAYS}
     best = max(ways, key=lambda written: len(ways[written]))
     return best, ways[best]
+
+
+def rule_of(profile: TableProfile) -> DatasetRule | None:
+    """Return how a table that was looked at is read: its file, and each column that is not as is usual; None: it has no file."""
+    columns = {
+        item.name: ColumnRule(source=item.source, recode=dict(item.recode), written=item.written or "plain")
+        for item in profile.columns
+        if not item.left_out
+    }
+    unusual = {name: rule for name, rule in columns.items() if rule != ColumnRule(source=name)}
+    rule = profile.texts.rule
+    return None if rule is None else dataclasses.replace(rule, columns=unusual)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.shared.documents.foreign_files.parquet_pages import check_footer, page_sizes
 from verticil.shared.documents.written_values.reading import Kind
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def source_types(rule: DatasetRule) -> Mapping[str, SourceType]:
     from pyarrow import parquet
 
     try:
+        check_footer(rule.path)
         schema = parquet.read_schema(rule.path)
         return {
             field.name: SourceType(
@@ -53,6 +55,7 @@ def source_types(rule: DatasetRule) -> Mapping[str, SourceType]:
 def _categories(rule: DatasetRule, name: str) -> tuple[str, ...]:
     from pyarrow import parquet
 
+    page_sizes(rule.path, [name])  # raises where a page inflates to too much
     with parquet.ParquetFile(rule.path) as file:
         for batch in file.iter_batches(batch_size=1, columns=[name]):
             return tuple(str(value) for value in batch.column(0).dictionary.to_pylist())

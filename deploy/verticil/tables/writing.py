@@ -96,7 +96,10 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
     written, doubt = _thousands(best, some, delimiter)
     if written in OLD_STYLES and any(_UNUSUAL_SIGNS.search(text) for text in some):
         written = next((way for way in best if way not in OLD_STYLES), written)
-    own_unit = NumberStyle.of(written).unit if written not in OLD_STYLES else ""
+    style = None if written in OLD_STYLES else NumberStyle.of(written)
+    own_unit = "" if style is None else style.unit
+    if style is not None and sum(map(style.is_limit, some)) > most / 2:
+        most = 0  # <=50K and >50K are categories
     return Writing(written=written, n_read=most, n_texts=len(some), doubt=doubt, unit=own_unit)
 
 

@@ -274,6 +274,23 @@ def _lines_above(table: Table) -> int:
     return skip if 0 <= skip <= _MOST_ABOVE else table.fail("skip", f"got {skip}, expected 0 to {_MOST_ABOVE}")
 
 
+def columns_toml(rule: DatasetRule, dataset: str = "people") -> str:
+    """Return ``[dataset.NAME.columns.VARIABLE]`` of each column that is not read as is usual."""
+    lines: list[str] = []
+    for name, column in rule.columns.items():
+        recode = ", ".join(f"{_quote(text)} = {_quote(other)}" for text, other in column.recode.items())
+        lines += ["", f"[dataset.{dataset}.columns.{_quote(name)}]"]
+        lines += [f"source = {_quote(column.source)}"] * (column.source != name)
+        lines += [f"recode = {{ {recode} }}"] * bool(recode)
+        lines += [f"written = {_quote(column.written)}"] * (column.written != "plain")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quote(text: str) -> str:
+    """Write a TOML string: JSON's escapes are those of TOML, but for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def place_toml(rule: DatasetRule, base: Path) -> str:
     """Return the lines of ``[dataset.NAME]`` that say where a table is and what it is; paths are relative to `base`."""
     lines: dict[str, str | Path | None] = {}
@@ -290,11 +307,8 @@ def place_toml(rule: DatasetRule, base: Path) -> str:
         for key, value in lines.items()
         if value
     }
-    # JSON's escapes are those of TOML, but for DEL.
     numbers = f"skip = {rule.skip}\n" * bool(rule.skip) + "quote = false\n" * (not rule.quote)
-    return numbers + "".join(
-        f"{key} = {json.dumps(text, ensure_ascii=False)}\n".replace("\x7f", "\\u007f") for key, text in texts.items()
-    )
+    return numbers + "".join(f"{key} = {_quote(text)}\n" for key, text in texts.items())
 
 
 def _approver_keys(tables: tuple[Table, ...]) -> dict[str, bytes]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
-from verticil.party.config import PartyConfig, dataset_rule, place_toml
+from verticil.party.config import PartyConfig, columns_toml, dataset_rule, place_toml
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import ENDINGS, DatasetRule
 from verticil.party.limits import limits as policy
@@ -174,6 +174,7 @@ def init_party(
     server: Server | None = None,
     query: str = "",
     id_column: str = "id",
+    reading: DatasetRule | None = None,
 ) -> Path:
     """Set a party up: party.toml with a policy that permits little, the state directory and the site secret.
 
@@ -187,6 +188,7 @@ def init_party(
         server: the database that has it; None: it is in a file.
         query: what yields the table in a database, in place of its name.
         id_column: its id column.
+        reading: how the file is read and its columns are written, where that was looked at; None: as is usual.
 
     Returns:
         The path of party.toml.
@@ -207,6 +209,8 @@ def init_party(
         query=query,
         id=id_column,
     )
+    if reading is not None:
+        rule = replace(reading, path=rule.path, id=id_column)
     place = place_toml(rule, directory)
     _check_place(place, directory)
     path = directory / "party.toml"
@@ -217,7 +221,7 @@ def init_party(
     text = _TEMPLATE
     for key, value in {"NAME": name, "FEDERATION": federation, "ID": id_column}.items():
         text = text.replace(f'"{key}"', json.dumps(value, ensure_ascii=False))
-    text = text.replace("NAME.", f"{name}.").replace("PLACE\n", place)
+    text = text.replace("NAME.", f"{name}.").replace("PLACE\n", place).replace("COLUMNS\n", columns_toml(rule))
     create_file(path, text.encode("utf-8"), mode=0o644, exists_hint="edit it, or name another folder")
     return path
 
@@ -597,6 +601,7 @@ id = "ID"                                # always read as text
 # [dataset.people.columns.sex]           # only where the local table differs from the study
 # source = "SEX"
 # recode = { "M" = "Male", "F" = "Female" }
+COLUMNS
 
 # [[randomization]]                      # your own declaration; at least as strong as the study's
 # variables = ["race"]

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EPOCH: Final = dt.date(1970, 1, 1)
+_HAIR: Final = 1e-6  # of a step: numbers of floating point that are whole steps lie so near to one
 _MICROSECONDS: Final = 1_000_000
 
 
 def number_of_writing(variable: Variable, numbers: Floats | Ints) -> Floats | Ints:
-    """Return numbers as records write them: rounded down to what the format of a moment says (its minute, its month)."""
+    """Return numbers as records write them: rounded down to their decimals, or to what a format says (its minute, its month)."""
+    if variable.kind == "number":
+        size = 10.0 ** (variable.decimals or 0)
+        return np.round(np.floor(np.asarray(numbers, dtype=np.float64) * size + _HAIR) / size, variable.decimals or 0)
     if variable.format is None or variable.kind not in {"date", "datetime", "time"}:
         return numbers
     pattern, scale = DatePattern.of(written_format(variable)), float(DAY) if variable.kind == "date" else 1.0
