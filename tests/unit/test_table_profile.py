@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -102,6 +103,16 @@ def test_ranges_in_words_are_categories(tmp_path: Path) -> None:
     assert (column.kind, column.categories) == ("category", ("<=50K", ">50K"))
 
 
+def test_a_measure_of_few_steps_has_bins_that_hold_more_than_points(tmp_path: Path) -> None:
+    degrees = [f"{value:.1f} \u00b0C" for value in np.random.default_rng(4).normal(37, 0.5, N)]
+    column = profile_of(tmp_path, degrees)
+    assert (column.kind, column.unit, column.points) == ("number", "\u00b0C", ())
+    crowded = ["5" if place % 3 == 0 else "6" if place % 3 == 1 else str(place % 50) for place in range(N)]
+    column = profile_of(tmp_path, crowded)
+    for low, high in itertools.pairwise(column.bins):
+        assert high - low > sum(low <= point < high for point in column.points)
+
+
 def test_leading_zeros_and_few_sparse_whole_numbers_are_codes(tmp_path: Path) -> None:
     zips = [f"0{1000 + 37 * (place % 30)}" for place in range(N)]
     occupations = [str(1465 + 307 * (place % 25) + place % 25 % 3) for place in range(N)]
@@ -179,6 +190,7 @@ def test_a_word_that_is_missing_among_numbers_is_missing_in_the_whole_table(tmp_
         ),
         ("name", [f"Person {place}" for place in range(N)], "identifying"),
         ("row", [str(place + 1) for place in range(N)], "count up"),
+        ("phone", [str(2_125_550_000 + 104_729 * place) for place in range(N)], "accounts"),
         ("konto", [str(40_000_000 + 7919 * place) for place in range(N)], "accounts"),
         ("patient_id", [str(place // 3) for place in range(N)], "repeats in 400 of 600 rows"),
         ("one", ["x"] * N, "1 distinct value"),
@@ -246,7 +258,7 @@ def test_edges_and_points_rest_on_ten_rows_and_cover_the_table() -> None:
     for _ in range(50):
         numbers = np.round(generator.lognormal(generator.uniform(-2, 8), generator.uniform(0.1, 1.5), 300), 2)
         values, weights = np.unique(numbers, return_counts=True)
-        points = find_points(values, weights, whole=False)
+        points = find_points(values, weights)
         rest = ~np.isin(values, points.values)
         edges = number_edges(values[rest], weights[rest], resolution=0.01, n_bins=20)
         if len(edges) < 2:

@@ -74,6 +74,14 @@ def test_a_table_of_one_column_is_one_column(tmp_path: Path) -> None:
     assert header(guess_reading(path).rule) == ("job",)
 
 
+def test_runs_of_blanks_and_a_missing_header_are_said(tmp_path: Path) -> None:
+    (tmp_path / "runs.txt").write_text("sex    age\n" + "".join(f"F     {place:4d}\n" for place in range(90)))
+    with pytest.raises(DataFault, match="runs of blanks seem to separate 2 columns, expected one delimiter"):
+        guess_reading(tmp_path / "runs.txt")
+    (tmp_path / "bare.csv").write_text("".join(f"{'FM'[place % 2]},{place % 60}\n" for place in range(90)))
+    assert any("is the first row one of the table" in remark for remark in guess_reading(tmp_path / "bare.csv").remarks)
+
+
 @pytest.mark.parametrize(
     ("encoding", "words"),
     [

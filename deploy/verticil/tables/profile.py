@@ -22,7 +22,15 @@ from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberS
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind, value_reader
 from verticil.shared.study.vocabulary import MAX_TEXT, starts_a_formula
 from verticil.tables.missing import is_word, missing_texts, words_among_numbers
-from verticil.tables.ranges import FEWEST_ROWS, Points, date_edges, find_points, moment_edges, number_edges
+from verticil.tables.ranges import (
+    FEWEST_ROWS,
+    Points,
+    date_edges,
+    find_points,
+    moment_edges,
+    number_edges,
+    without_point_bins,
+)
 from verticil.tables.reading import guess_reading
 from verticil.tables.texts import TextColumn, TextTable, texts_of
 from verticil.tables.types import SourceType, source_types
@@ -195,6 +203,8 @@ def _writing(column: TextColumn, source: SourceType | None, delimiter: str) -> _
     if not values or (source is not None and source.kind in {"boolean", "category", "ordered"}):
         return None
     dates = None if source is not None and source.kind in {"integer", "number"} else guess_dates(values)
+    if dates is not None and "epoch" in dates.written and _names_a_number(column.source):
+        dates = None  # a telephone's number has ten digits, too
     if dates is not None:
         pattern = DatePattern.of(dates.written)
         kind: Kind = "time" if not pattern.has_date else "datetime" if pattern.has_time else "date"
@@ -336,14 +346,19 @@ def _numbers(counts: Mapping[str, int], kind: Kind, written: str) -> tuple[Float
     return values, weights, strange
 
 
+def _names_a_number(name: str) -> bool:
+    """Return whether a column by its name holds numbers of records, accounts or telephones."""
+    return bool(_WORD_OF_A_NUMBER.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
+
+
 def _identifier_reason(base: ColumnProfile, counts: Mapping[str, int], values: Floats, weights: Ints) -> str:
     """Return why whole numbers seem to name the row; empty: they do not."""
     n = int(weights.sum())
-    if len(values) < _NEARLY_UNIQUE * n or n <= MANY_VALUES:
+    if len(values) < _NEARLY_UNIQUE * n or n <= MANY_VALUES or any(not text.strip().isdigit() for text in counts):
         return ""
     widths = {len(text.strip().lstrip("+-")) for text in counts}
     one_width = len(widths) == 1
-    named = bool(_WORD_OF_A_NUMBER.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", base.name)))
+    named = _names_a_number(base.name)
     counts_up = values[-1] - values[0] + 1 <= 1.5 * n
     if counts_up and (named or values[0] in {0.0, 1.0} or (one_width and n >= _MANY_ROWS)):
         return f"{len(values):,} distinct whole numbers in {n:,} rows count up, as numbers of records do"
@@ -356,7 +371,7 @@ def _identifier_reason(base: ColumnProfile, counts: Mapping[str, int], values: F
 
 def _are_codes(values: Floats, weights: Ints) -> bool:
     """Return whether whole numbers are codes: few, with many rows each, and with gaps between that no measure has."""
-    points = find_points(values, weights, whole=True)
+    points = find_points(values, weights)
     rest = ~np.isin(values, points.far)
     some, rows = values[rest], weights[rest]
     if not MANY_VALUES < len(some) <= _MOST_CODES or rows.sum() < _ROWS_OF_A_CODE * len(some):
@@ -394,9 +409,10 @@ def _of_numbers(
             n_other=int(weights[~kept].sum()),
             n_other_values=int((~kept).sum()),
         )
-    points = find_points(values, weights, whole=base.kind == "integer")
+    points = find_points(values, weights)
     rest = ~np.isin(values, points.values)
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
+    edges = without_point_bins(edges, points.values, resolution)
     return _with_ranges(_with(base, decimals=decimals), edges, points, weights[rest], n_distinct=int(rest.sum()))
 
 
@@ -413,7 +429,7 @@ def _with_ranges(
 
 
 def _of_moments(base: ColumnProfile, values: Floats, weights: Ints, choice: Choice) -> ColumnProfile:
-    points = find_points(values, weights, whole=True, are_moments=True)
+    points = find_points(values, weights, are_moments=True)
     rest = ~np.isin(values, points.values)
     make = date_edges if base.kind == "date" else moment_edges
     edges = make(values[rest], weights[rest], n_bins=_n_bins(base.n_rows, choice)) if rest.sum() > 1 else []

@@ -26,7 +26,7 @@ FEWEST_ROWS: Final = 10
 POINT: Final = 0.05
 """A value that so large a part of the rows has is a point of its own."""
 _ZERO_POINT: Final = 0.02
-_STANDS_OUT: Final = 3.0  # times as many rows as an even spread gives a value: of whole numbers
+_STANDS_OUT: Final = 4.0  # times as many rows as an even spread gives a value
 _FAR: Final = 0.5  # of the range of the others lies between a code and the nearest of them
 _TAILS: Final = (0.01, 0.025, 0.975, 0.99)
 _CODES: Final = re.compile(r"-?(?:9{2,}|8{2,}|7{2,})|-[1-9]|-(?:9|8|7){1,5}")
@@ -47,20 +47,19 @@ class Points:
     far: tuple[float, ...] = ()
 
 
-def find_points(values: Floats, weights: Ints, *, whole: bool, are_moments: bool = False) -> Points:
+def find_points(values: Floats, weights: Ints, *, are_moments: bool = False) -> Points:
     """Return the values that deserve a category of their own.
 
     Args:
         values: (v,) distinct, ascending.
         weights: (v,) rows of each.
-        whole: all are whole numbers, where only what stands out is a point.
         are_moments: they are dates or moments, whose codes (9999-12-31) are no digits of nines.
     """
     total = int(weights.sum())
     far = _far_values(values, weights, are_moments=are_moments)
     rest = ~np.isin(values, far)
     even = weights[rest].sum() / max(int(rest.sum()), 1)
-    least = np.maximum(POINT * total, _STANDS_OUT * even if whole or are_moments else 0.0)
+    least = max(POINT * total, _STANDS_OUT * even)
     spikes = values[rest & (weights >= max(least, FEWEST_ROWS))]
     zero = values[(values == 0) & (weights >= max(_ZERO_POINT * total, FEWEST_ROWS)) & (weights > 2 * even)]
     if are_moments:
@@ -94,6 +93,16 @@ def _far_values(values: Floats, weights: Ints, *, are_moments: bool) -> list[flo
 
 def _is_code(value: float) -> bool:
     return float(value).is_integer() and _CODES.fullmatch(str(int(value))) is not None
+
+
+def without_point_bins(edges: Sequence[float], points: Sequence[float], resolution: float) -> list[float]:
+    """Return the edges without those between which there is nothing but points."""
+    kept = [edges[0]] if edges else []
+    for edge in edges[1:]:
+        inside = sum(kept[-1] <= point < edge for point in points)
+        if round((edge - kept[-1]) / resolution) > inside:
+            kept.append(edge)
+    return [*kept[:-1], edges[-1]] if len(kept) > 1 else list(edges[:1])
 
 
 def number_edges(values: Floats, weights: Ints, *, resolution: float, n_bins: int) -> list[float]:

@@ -121,6 +121,18 @@ def _of_csv(rule: DatasetRule) -> Reading:
     lines = _sample(rule)
     form = _form_of(lines)
     rule = replace(rule, delimiter=form.delimiter, skip=form.skip)
+    is_open = form.n_fields == 1 or (form.delimiter == " " and not all(form.header))
+    if is_open and (n_columns := _columns_in_runs(lines[form.skip :])) > 1:
+        raise unreadable(
+            rule,
+            f"runs of blanks seem to separate {n_columns} columns, expected one delimiter, such as a comma",
+            hint="write it as CSV; pandas reads it with read_csv(FILE, sep=r'\\s+')",
+        )
+    if typed := sum(map(bool, map(_TYPED.fullmatch, form.header))):
+        remarks.append(
+            f"{typed} of the {len(form.header)} names in the header are numbers or dates: is the first row one of the table, and "
+            "the header missing?"
+        )
     if form.delimiter not in {",", ";", "\t"}:
         remarks.append(f"{DELIMITERS[form.delimiter]} is the delimiter")
     if form.skip:
@@ -151,6 +163,7 @@ class _Form:
         delimiter: between fields.
         skip: lines above the header.
         n_fields: of the header.
+        header: its fields.
         score: the part of the records that have as many fields, less where the header is none; 0 to 1.
     """
 
@@ -158,6 +171,7 @@ class _Form:
     skip: int
     n_fields: int
     score: float
+    header: tuple[str, ...] = ()
 
 
 def _form_of(lines: Sequence[str]) -> _Form:
@@ -178,6 +192,14 @@ def _form_of(lines: Sequence[str]) -> _Form:
         if best.n_fields > 1 and best.score >= _STEADY / 2
         else replace(usual, skip=first if first < len(lines) else 0)
     )
+
+
+def _columns_in_runs(lines: Sequence[str]) -> int:
+    """Return in how many columns runs of blanks divide nearly all lines; 1: in none."""
+    counts = Counter(len(line.split()) for line in lines if line.strip())
+    n_columns, n_lines = counts.most_common(1)[0] if counts else (1, 0)
+    has_runs = sum("  " in line.strip() for line in lines)
+    return n_columns if n_lines >= _STEADY * sum(counts.values()) and has_runs > len(lines) / 2 else 1
 
 
 def _proposal(text: str) -> str:
@@ -209,7 +231,7 @@ def _cut(lines: Sequence[str], delimiter: str, first: int) -> _Form:
     is_header = len(set(names)) == len(names) and all(names) and not any(map(_NUMBER.fullmatch, names))
     too_deep = line - first > _MOST_ABOVE
     score = 0.0 if too_deep else steady * (1.0 if is_header else 0.6) * (0.8 if line > first else 1.0)
-    return _Form(delimiter=delimiter, skip=line, n_fields=n_fields, score=score)
+    return _Form(delimiter=delimiter, skip=line, n_fields=n_fields, score=score, header=tuple(names))
 
 
 def _header_of(records: Sequence[Sequence[str]], n_fields: int) -> int:

@@ -42,6 +42,8 @@ _JOINTS: Final = (" ", "T", ", ")
 _EPOCHS: Final = {"epoch s": (10, 10), "epoch ms": (13, 13), "epoch us": (16, 16), "epoch ns": (19, 19)}
 _FIRST_EPOCH: Final = 5e8  # 1985-11-05: earlier whole numbers of ten digits are taken for numbers
 _LAST_EPOCH: Final = 4e9
+_LONGEST_SPAN: Final = 1.3e9  # 41 years
+_FEW_MOMENTS: Final = 20  # fewer whole numbers of one width are no evidence
 _FIRST_YEAR, _LAST_YEAR = 1800, 2200  # of eight digits that are a date
 _DIGITS: Final = re.compile(r"[0-9]+")
 
@@ -217,10 +219,8 @@ def _of_digits(texts: Sequence[str]) -> Writing | None:
         if widths <= set(range(least, most + 1)):
             read = DatePattern.of(way).read
             moments = [read(text) for text in texts]
-            if (
-                all(moment is not None and _FIRST_EPOCH < moment < _LAST_EPOCH for moment in moments)
-                and len(texts) > 20
-            ):
+            known = [moment for moment in moments if moment is not None and _FIRST_EPOCH < moment < _LAST_EPOCH]
+            if len(known) == len(texts) > _FEW_MOMENTS and max(known) - min(known) < _LONGEST_SPAN:
                 return Writing(written=way, n_read=len(texts), n_texts=len(texts))
     return None
 
