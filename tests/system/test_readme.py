@@ -29,6 +29,7 @@ RUN_ELSEWHERE = {
     "measured.md": "../../deploy/experiments/tests/test_reproduce.py",
     "posterior.md": "test_posterior_nodes.py",
     "python.md": "test_tutorial.py",
+    "studies.md": "../unit/test_typed_columns.py",
     "tables.md": "../unit/test_party_config.py",
 }
 BLOCK = re.compile(r"<!-- (run|command: \w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)

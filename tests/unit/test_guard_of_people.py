@@ -28,6 +28,7 @@ from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
+    IdentifierRule,
     LeftOut,
     LinkageRule,
     MaskedRule,
@@ -148,6 +149,7 @@ OF_STUDY: dict[str, list[Callable[[Study], Study]]] = {
     "publish": [with_values(publish=PublishRule())],
     "knowledge": [with_values(knowledge=Knowledge())],
     "reviewed": [with_values(reviewed=False)],
+    "identifier": [with_values(identifier=IdentifierRule(name="pid"))],
     "drafted": [with_values(drafted={"clinic": {"id": "pid"}})],
     "left_out": [with_values(left_out=(LeftOut(party="third", missing="approval"),))],
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -278,3 +279,13 @@ def test_days_of_the_first_and_of_the_last_year_are_days() -> None:
     variable = variable_of('type = "date"', "bins = [0001-01-01, 1066-10-14, 9999-12-31]")
     assert codes_of(variable, ["0001-01-01", "1066-10-14", "9999-12-30"]).tolist() == [0, 1, 1]
     assert DatePattern.of("YYYY-MM-DD").read("1066-10-14") == variable.bins[1] * DAY  # type: ignore[index]
+
+
+def test_the_example_of_the_page_is_a_study() -> None:
+    page = (Path(__file__).parents[2] / "deploy" / "docs" / "studies.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(\[identifier\].*?)```", page, re.DOTALL)
+    head = 'schema = 1\nid = "page"\npurpose = "page"\nexpires = 2030-01-01\n[[party]]\nname = "clinic"\n'
+    other = '[[variable]]\nparty = "clinic"\nname = "sex"\ncategories = ["F", "M"]\n[randomization_default]\nscheme = "none"\n'
+    study = read_study_text(f"{head}{example}{other}", Path())
+    assert study.identifier is not None
+    assert study.schema[0].points == (-25_567.0,)
