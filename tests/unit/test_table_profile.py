@@ -263,6 +263,7 @@ def test_edges_and_points_rest_on_ten_rows_and_cover_the_table() -> None:
         edges = number_edges(values[rest], weights[rest], resolution=0.01, n_bins=20)
         if len(edges) < 2:
             continue
+        assert edges == sorted(set(edges))
         places = np.searchsorted(edges, values[rest], side="right") - 1
         assert places.min() >= 0
         assert places.max() <= len(edges) - 2

@@ -56,6 +56,7 @@ def rows_of(rule: DatasetRule) -> list[list[str]]:
         (written(" "), " ", 0),
         (written(",", above="Export of 2024-01-01\nSite: A, ward 3\n\n"), ",", 3),
         (written(";", above="sep=;\n"), ";", 1),
+        (written(",", above="Site A, ward 3, east\n"), ",", 1),
         (written(",", above="# made by a program\n# on Monday\n"), ",", 2),
     ],
 )
