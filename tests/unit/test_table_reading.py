@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import bz2
 import datetime as dt
 import gzip
@@ -294,3 +295,49 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(VerticilError, match="needs pyreadstat, which is not installed") as caught:
         header(guess_reading(tmp_path / "t.sav").rule)
     assert "verticil[formats]" in str(caught.value)
+
+
+def test_a_sheet_that_spans_far_more_cells_than_it_has_is_refused(tmp_path: Path) -> None:
+    pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}).to_excel(tmp_path / "honest.xlsx", index=False)
+    far = b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
+    with zipfile.ZipFile(tmp_path / "honest.xlsx") as honest, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as bomb:
+        for item in honest.infolist():
+            bomb.writestr(item.filename, honest.read(item).replace(b"</sheetData>", far))
+    with pytest.raises(DataFault, match="few cells that stand very far apart"):
+        guess_reading(tmp_path / "t.xlsx")
+
+
+def test_a_sheet_whose_index_has_no_name_keeps_its_header_and_first_row(tmp_path: Path) -> None:
+    pd.DataFrame(ROWS, columns=["age", "job", "seen"]).to_excel(tmp_path / "t.xlsx")
+    rule = guess_reading(tmp_path / "t.xlsx").rule
+    assert header(rule) == ("", "age", "job", "seen")
+    assert [row[1:] for row in rows_of(rule)] == ROWS
+
+
+SAS_FILE = (  # test_data/basic/sample.sas7bdat of pyreadstat (Apache-2.0), which SAS wrote, packed
+    "/Td6WFoAAATm1rRGAgAhARwAAAAQz1jM4f//A0RdAABsVp1CzvFLONQu8+tepEAstmgmXu20wXP/5H2DnZWPMVEl6MpAeOwwtqh5CanpSsNn"
+    "TNngiZcTvLUOcWCL28w7rlg5G8N7u+zh0aIaqFEgYX5dLnKLeTkZPkGLhnve2/XyidQI1M2siGPIZcLhRGK45pr+MH6nurB0MXqTqCyHvMS2"
+    "GIUHKRs3Defcs7itMaT0cUtmtCZaGUBBhsym4eaiQvQPo5VNJSARSrY7bw2dimygRbaIW5U/8F8GGA8uFUmrrbJneB6yF8f2hnWWklQLhshv"
+    "R//10iThckOuDLDmX6uiFohB5twL22Rd5VLgFBqADitbXPNJNlekodUc7bkuIFrqH9vjD6y9h42SEZEd9Tq3Vd/V+Mb0+t55PBzXso4hhkwL"
+    "O6fQ8veXK05Qtg8BhNwLt0jyfdVKvzkqI8A1CEVxUm+J+j1mM+bit4yyQR2I1JO+QQrA+fKKjWX+JRdB5bE8OuBtH/lgOfY5N7ZU/y5akRrU"
+    "deWU2BrICvDp3A+fx6adB+mrKPK9nAIBW4m438aysfHgnPNilfAxYhkXYrnopiKuZbdq4LQPs7iwkw5bMp5mPLGoI8FW63YrUKBpBYPt6Ziy"
+    "ktHvLoN7RrorNxj+CtlK78FG6sg9K4J0lZMUVj4gZhZFNYx2u7PxdOviTOW7GNyfJULPC9rPznetG9Z8xKAe1uVmfs6lAbficLbfs/XW3YT4"
+    "tbDIrXzpcAQhrWSY3SiMH9GPR07e2DgpSpD0YbZ8U0cGEno7iTHBrdFkXtPipRcjRaNRLYkCi7ypXft0fB917WUJE5I+3PsOJdooaMKdalFc"
+    "1v6F3oJhYmp5NhpWL71JeJoTZUFbFEy3dWydvWfFcEEq964sxj+e4aNfH2QOLzyqh/mfSDfeEB/oCrrZNPuwnE2oufe+6RZ4SQYM2bt9MV2h"
+    "RJ02D5cHMVRYbPG7IHwU7imsFSp3jkcQe5Z/T6m6OJ4M0wo9Zx9zvU+MwmMYPpHUYc0vt9J4Op8hf2ZfJCbyetwwAaMZSCYRmRd/+lhhkEyp"
+    "fByNGw5jkmLcWk562To3Z7huvIwh5nOVq1S0HJFW52Juz2GRfqDvzCPQ8JRkeQePiEZjE7dekroAAPUTnYtRcjEDAAHgBoCACABMHeSescRn"
+    "+wIAAAAABFla"
+)
+
+
+def test_a_file_of_sas_is_read_cell_by_cell(tmp_path: Path) -> None:
+    (tmp_path / "t.sas7bdat").write_bytes(lzma.decompress(base64.b64decode(SAS_FILE)))
+    rule = guess_reading(tmp_path / "t.sas7bdat").rule
+    assert header(rule) == ("mychar", "mynum", "mydate", "dtime", "mylabl", "myord", "mytime")
+    assert rows_of(rule) == [
+        ["a", "1.1", "2018-05-06", "2018-05-06 10:10:10", "1", "1", "10:10:10"],
+        ["b", "1.2", "1880-05-06", "1880-05-06 10:10:10", "2", "2", "23:10:10"],
+        ["c", "-1000.3", "1960-01-01", "1960-01-01", "1", "3", "00:00:00"],
+        ["d", "-1.4", "1583-01-01", "1583-01-01", "2", "1", "16:10:10"],
+        ["e", "1000.3", "", "", "1", "1", ""],
+    ]

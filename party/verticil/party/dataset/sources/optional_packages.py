@@ -20,7 +20,7 @@ class _Package:
 
 _DUCKDB: Final = _Package(module="duckdb", extra="duckdb", reads="a DuckDB file")
 _ADBC: Final = _Package(module="adbc_driver_postgresql", extra="postgresql", reads="PostgreSQL")
-_CALAMINE: Final = _Package(module="python_calamine", extra="formats", reads="a workbook")
+_CALAMINE: Final = _Package(module="python_calamine", extra="formats", reads="an Excel workbook or a spreadsheet")
 _PYREADSTAT: Final = _Package(module="pyreadstat", extra="formats", reads="a file of SPSS, Stata or SAS")
 _SQLALCHEMY: Final = _Package(module="sqlalchemy", extra="sqlalchemy", reads="this database")
 

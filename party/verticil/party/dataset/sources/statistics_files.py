@@ -45,11 +45,11 @@ def parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TablePart]
     """Yield the rows; raises as `open_source.read_parts`."""
     if not column_names:
         return
+    # A file of SAS has none inside: they stand in a catalog of their own.
+    labels = {} if rule.format == "sas7bdat" else {"apply_value_formats": True}
     start = 0
     while True:
-        frame, _ = _read(
-            rule, usecols=list(column_names), row_offset=start, row_limit=PART_ROWS, apply_value_formats=True
-        )
+        frame, _ = _read(rule, usecols=list(column_names), row_offset=start, row_limit=PART_ROWS, **labels)
         if not len(frame) and start:
             return
         yield TablePart(n_rows=len(frame), columns={name: _column(frame[name]) for name in column_names})

@@ -8,7 +8,9 @@ names as the widest one, behind the rows that `DatasetRule.skip` leaves out.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -25,10 +27,11 @@ from verticil.party.dataset.sources.source_table import (
 )
 from verticil.party.dataset.sources.texts import text_of
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.foreign_files.limits import MIB, VALUE_BYTES, WORKBOOK_BYTES
+from verticil.shared.documents.foreign_files.limits import MIB, SPARSE_CELLS, SPARSENESS, VALUE_BYTES, WORKBOOK_BYTES
 
 Rows = list[list[str]]
 _LISTED: Final = 10  # names of sheets in a message
+_CELL: Final = re.compile(rb'<c\s[^>]{0,80}?\br="([A-Z]{1,3})([0-9]{1,7})"')
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:
@@ -75,11 +78,42 @@ def _open(rule: DatasetRule):  # type: ignore[no-untyped-def]
             raise unreadable(
                 rule, f"the workbook inflates to more than {WORKBOOK_BYTES // MIB} MiB", hint="save the sheet as .csv"
             )
+        if attempt(lambda: _is_sparse(rule), zipfile.BadZipFile, OSError, RuntimeError, EOFError, zlib.error):
+            raise unreadable(
+                rule, "a sheet has few cells that stand very far apart", hint="save the rows of the table as .csv"
+            )
     errors = (python_calamine.CalamineError, OSError, ValueError, zipfile.BadZipFile)
     book = attempt(lambda: python_calamine.CalamineWorkbook.from_path(str(rule.path)), *errors)
     if book is None:
         raise unreadable(rule, problem, hint=hint)
     return book
+
+
+def _is_sparse(rule: DatasetRule) -> bool:
+    """Return whether a sheet of an .xlsx file spans far more cells than it has: each takes memory when it is read."""
+    with zipfile.ZipFile(rule.path) as archive:
+        sheets = [item for item in archive.infolist() if item.filename.startswith("xl/worksheets/")]
+        return any(_spans_too_much(archive, item) for item in sheets)
+
+
+def _spans_too_much(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> bool:
+    n_cells, rows, columns, rest = 0, [1 << 30, 0], [1 << 30, 0], b""
+    with archive.open(item) as file:
+        while chunk := file.read(MIB):
+            piece = rest + chunk
+            end = 0
+            for match in _CELL.finditer(piece):
+                column = 0
+                for letter in match[1]:
+                    column = column * 26 + letter - 64
+                row, end, n_cells = int(match[2]), match.end(), n_cells + 1
+                rows, columns = (
+                    [min(rows[0], row), max(rows[1], row)],
+                    [min(columns[0], column), max(columns[1], column)],
+                )
+            rest = piece[max(end, len(piece) - 128) :]
+    spanned = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1) if n_cells else 0
+    return spanned > max(SPARSE_CELLS, SPARSENESS * n_cells)
 
 
 def _cells(book, name: str) -> list[list[object]]:  # type: ignore[no-untyped-def]
@@ -115,13 +149,27 @@ def _rows_of(rule: DatasetRule) -> Rows:
     texts = [[_text(cell) for cell in row] + [""] * (width - len(row)) for row in rows]
     named = [sum(bool(text) for text in row) for row in texts[:50]]
     first = next(place for place, count in enumerate(named) if count == max(named))
+    if first and _lacks_first(texts[first - 1], texts[first]):
+        first -= 1  # the index of pandas, and the row names of R, have no name
     head = texts[first]
     used = [place for place, name in enumerate(head) if name or any(row[place] for row in texts[first + 1 :])]
-    if unnamed := [place + 1 for place in used if not head[place]]:
+    if unnamed := [place + 1 for place in used if not head[place] and (place or not _lacks_first(head, texts[-1]))]:
         raise unreadable(
             rule, f"column {unnamed[0]} of the sheet has values and no name", hint="give it a name in the header"
         )
     return [[row[place] for place in used] for row in texts[first:]]
+
+
+def _lacks_first(names: Sequence[str], row: Sequence[str]) -> bool:
+    """Return whether a row has a distinct name for each value of another but the first."""
+    inner = [name for name in names if name]
+    wanted = [bool(text) for text in row]
+    has_names = not names[0] and len(inner) > 1 and len(set(inner)) == len(inner) == len(names) - 1
+    return has_names and wanted[0] and not any(map(_is_number, inner))
+
+
+def _is_number(text: str) -> bool:
+    return attempt(lambda: float(text), ValueError) is not None
 
 
 def _text(cell: object) -> str:

@@ -30,6 +30,10 @@ INFLATED: Final = 200
 """Most times its size that a compressed CSV file inflates to, above 64 MiB; tables of texts inflate some fifty times."""
 WORKBOOK_BYTES: Final = 512 * MIB
 """Most bytes that all parts of a workbook inflate to: it is read as a whole."""
+SPARSE_CELLS: Final = 4_000_000
+"""Cells that a sheet may span, however few it has; above them `SPARSENESS` counts."""
+SPARSENESS: Final = 16
+"""Most times its cells that a sheet spans."""
 STATISTICS_COLUMNS: Final = 10_000
 """Most columns of a file of SPSS, Stata or SAS."""
 DOCUMENT_BYTES: Final = 256 * MIB
