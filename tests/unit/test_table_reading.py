@@ -314,6 +314,79 @@ def test_a_sheet_whose_index_has_no_name_keeps_its_header_and_first_row(tmp_path
     assert [row[1:] for row in rows_of(rule)] == ROWS
 
 
+def test_a_header_that_lacks_a_name_is_said_and_no_row_becomes_the_header(tmp_path: Path) -> None:
+    rows = "".join(f'"{place}" "{"FM"[place % 2]}" {place % 60} "cook"\n' for place in range(90))
+    (tmp_path / "t.txt").write_text('"sex" "age" "job"\n' + rows)
+    with pytest.raises(DataFault, match="the header in line 1 has 3 names, and nearly all rows have 4 fields"):
+        guess_reading(tmp_path / "t.txt")
+
+
+def test_one_column_of_decimal_commas_keeps_its_name_and_first_row(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("weight\n" + "".join(f"{place % 90},{place % 7}\n" for place in range(90)))
+    rule = guess_reading(tmp_path / "t.csv").rule
+    assert header(rule) == ("weight",)
+    assert rows_of(rule)[:2] == [["0,0"], ["1,1"]]
+
+
+def test_a_few_damaged_bytes_leave_the_file_utf_8(tmp_path: Path) -> None:
+    lines = [b"sex,job", *(("F,B\u00e4cker", "M,K\u00f6chin")[place % 2].encode() for place in range(60))]
+    for place in (7, 20, 31):
+        lines[place] = b"F,B\xe4cker"
+    (tmp_path / "t.csv").write_bytes(b"\n".join(lines) + b"\n")
+    reading = guess_reading(tmp_path / "t.csv")
+    assert reading.rule.encoding == "utf-8"
+    assert any("line 8" in remark and "one of 3 damaged places" in remark for remark in reading.remarks)
+
+
+def test_utf_32_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("sex,job\nF,K\u00f6chin\nM,cook\n", encoding="utf-32")
+    assert rows_of(guess_reading(tmp_path / "t.csv").rule) == [["F", "K\u00f6chin"], ["M", "cook"]]
+
+
+def test_two_open_marks_in_lines_that_follow_are_counted(tmp_path: Path) -> None:
+    lines = ["id,job,age", *(f"{place},cook,{place % 60}" for place in range(2000))]
+    lines[50], lines[51] = '49,"cook,40', '50,"nurse,41'
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    assert texts_of("owner", tmp_path / "t.csv").notes == [
+        "line 51: a quotation mark is opened and not closed in its line: 1 lines become no row"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("cp1250", ["P\u0159\u00edbram", "l\u00e9ka\u0159", "\u017eena"]),
+        ("cp1250", ["\u0141\u00f3d\u017a", "\u017c\u00f3\u0142ty"]),
+        ("cp1252", ["Besan\u00e7on", "infirmi\u00e8re"]),
+        ("cp1254", ["\u0130stanbul", "\u00f6\u011fretmen", "a\u015f\u00e7\u0131"]),
+        ("cp1251", ["\u0434\u0430", "\u043d\u0435\u0442"]),
+        ("cp1256", ["\u0637\u0628\u064a\u0628"]),
+        ("cp866", ["\u043f\u043e\u0432\u0430\u0440", "\u043a\u043b\u0435\u0440\u043a"]),
+        ("cp850", ["K\u00f6ln", "M\u00e1laga"]),
+        ("gb18030", ["\u5317\u4eac", "\u533b\u751f"]),
+    ],
+)
+def test_code_pages_are_told_apart_by_the_words_of_languages(tmp_path: Path, encoding: str, words: list[str]) -> None:
+    rows = [["F", word] for word in words * 20]
+    (tmp_path / "t.csv").write_bytes(("sex,job\n" + "".join(f"{','.join(row)}\n" for row in rows)).encode(encoding))
+    assert rows_of(guess_reading(tmp_path / "t.csv").rule) == rows
+
+
+def test_an_index_without_a_name_and_moments_are_cut_at_commas(tmp_path: Path) -> None:
+    rows = [f"{place},2020-10-{1 + place % 28:02} 10:{place % 60:02}:00,{'ABC'[place % 3]}" for place in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join([",when,ward", *rows]) + "\n")
+    rule = guess_reading(tmp_path / "t.csv").rule
+    assert header(rule) == ("", "when", "ward")
+    assert rows_of(rule) == [row.split(",") for row in rows]
+
+
+def test_texts_of_a_single_column_are_not_cut(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("job\n" + "x y\ny z\nz x\n" * 20)
+    rule = guess_reading(tmp_path / "t.csv").rule
+    assert header(rule) == ("job",)
+    assert rows_of(rule) == [["x y"], ["y z"], ["z x"]] * 20
+
+
 SAS_FILE = (  # test_data/basic/sample.sas7bdat of pyreadstat (Apache-2.0), which SAS wrote, packed
     "/Td6WFoAAATm1rRGAgAhARwAAAAQz1jM4f//A0RdAABsVp1CzvFLONQu8+tepEAstmgmXu20wXP/5H2DnZWPMVEl6MpAeOwwtqh5CanpSsNn"
     "TNngiZcTvLUOcWCL28w7rlg5G8N7u+zh0aIaqFEgYX5dLnKLeTkZPkGLhnve2/XyidQI1M2siGPIZcLhRGK45pr+MH6nurB0MXqTqCyHvMS2"

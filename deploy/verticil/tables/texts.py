@@ -18,7 +18,8 @@ from verticil.party.dataset.sources.opening import count_lines
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
-from verticil.tables.reading import check_lines, guess_reading
+from verticil.tables.lost_lines import check_lines
+from verticil.tables.reading import guess_reading
 
 MAX_ROWS: Final = 20_000_000
 """Most rows of a table that is held in memory as texts."""

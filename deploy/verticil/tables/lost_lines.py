@@ -1,0 +1,106 @@
+"""Lines of a CSV file that became no row, behind a quotation mark that is opened and never closed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Final
+
+from verticil.party.dataset.sources.opening import lines_of
+from verticil.party.dataset.sources.source_table import DatasetRule, unreadable
+
+_LOST: Final = 1e-3  # of the lines may become no row
+
+
+def check_lines(rule: DatasetRule, n_rows: int, n_ragged: int, first_ragged: int) -> tuple[str, ...]:
+    """Say which lines of a CSV file became no row, behind an open quotation mark.
+
+    Args:
+        rule: how the file is read.
+        n_rows, n_ragged: rows, and records that were left out for their number of fields.
+        first_ragged: the first of these, 0: there is none.
+
+    Returns:
+        Sentences; none: each line is a row, or part of a text with line breaks.
+
+    Raises:
+        DataFault: DATA_UNREADABLE, more than one line in a thousand is lost, or there are lines and no row.
+    """
+    marks = list(_open_marks(rule)) if rule.quote else []
+    n_lost = sum(size for _, size in marks)
+    if marks and n_lost > max(_LOST * (n_rows + n_lost), 1):
+        raise unreadable(
+            rule,
+            f"line {marks[0][0]}: a quotation mark is opened and not closed in its line: {n_lost:,} lines behind it become no "
+            "row",
+            hint="mend the line; or, where quotation marks are letters of the texts, set quote = false in [dataset.NAME]",
+        )
+    if n_rows == 0 and n_ragged:
+        raise unreadable(
+            rule,
+            f"{n_ragged:,} lines have too many or too few fields, the first is row {first_ragged}, and none has as many as the "
+            "header",
+            hint="which line is the header, and what is the delimiter? In [dataset.NAME]: skip, delimiter",
+        )
+    return tuple(
+        f"line {line}: a quotation mark is opened and not closed in its line: {size} lines become no row"
+        for line, size in marks
+    )
+
+
+def _open_marks(rule: DatasetRule) -> Iterator[tuple[int, int]]:
+    """Yield each line in which a quoted value begins that holds whole lines of the table, and how many.
+
+    A text with line breaks has lines inside that are no rows; behind a mark that was never closed each is one.
+    """
+    n_fields, begun, inside = 0, 0, list[str]()
+    with closing(lines_of(rule)) as lines:
+        for number, line in enumerate(lines, rule.skip + 1):
+            if not n_fields:
+                n_fields = line.count(rule.delimiter) + 1
+            if not begun:
+                begun = number if '"' in line and _is_open(line, rule.delimiter, quoted=False) else 0
+                inside = []
+                continue
+            if '"' not in line.replace('""', ""):
+                inside.append(line)
+                continue
+            yield from _if_rows(begun, inside, n_fields, rule.delimiter, closing=line)
+            begun, inside = (number if _is_open(line, rule.delimiter, quoted=True) else 0), []
+    if begun:
+        yield from _if_rows(begun, inside, n_fields, rule.delimiter)
+
+
+def _if_rows(
+    begun: int, inside: Sequence[str], n_fields: int, delimiter: str, closing: str = ""
+) -> Iterator[tuple[int, int]]:
+    behind = closing[closing.find('"') + 1 :]
+    if closing and not behind.startswith((delimiter, '"', "\r", "\n")) and behind:
+        # The mark that closes the value opens one of its own line: that one became no row either.
+        inside = [*inside, closing]
+    whole = sum(line.count(delimiter) + 1 == n_fields for line in inside)
+    if n_fields > 1 and inside and whole > len(inside) / 2:
+        yield begun, len(inside)
+
+
+def _is_open(line: str, delimiter: str, *, quoted: bool) -> bool:
+    """Return whether a line ends inside a quoted value, which began in it or (`quoted`) before it."""
+    at, size = 0, len(line)
+    while at < size:
+        if quoted:
+            end = line.find('"', at)
+            if end < 0:
+                return True
+            at = end + 1
+            if line.startswith('"', at):
+                at += 1
+                continue
+            quoted = False
+        if line.startswith('"', at) and (at == 0 or line[at - 1] == delimiter):
+            quoted, at = True, at + 1
+            continue
+        following = line.find(delimiter, at)
+        if following < 0:
+            return False
+        at = following + 1
+    return quoted
