@@ -57,6 +57,7 @@ _MANY_ROWS: Final = 300  # of fewer, measures can by chance be as many whole num
 _OWNERS_BINS: Final = 20
 _SHARED_BINS: Final = 6
 _WORTH: Final = 10.0  # records that a category of a randomized column should be worth
+_LEADING_ZERO: Final = re.compile(r"[^0-9]*0[0-9]")
 _SUM: Final = re.compile(r"[0-9]+")
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
@@ -230,6 +231,8 @@ def _are_days(pattern: DatePattern, texts: Sequence[str]) -> bool:
 
 def _has_leading_zero(texts: Sequence[str]) -> bool:
     """Return whether whole numbers, perhaps behind a letter, have leading zeros, which only codes have."""
+    if not any(map(_LEADING_ZERO.match, texts)):
+        return False
     bare_texts = [re.sub(r"^[^0-9]*|[^0-9]*$", "", text) for text in texts]
     codes = [text for text in bare_texts if len(text) > 1 and text[0] == "0" and _SUM.fullmatch(text)]
     return bool(codes) and all(_SUM.fullmatch(text) for text in bare_texts)
@@ -257,7 +260,9 @@ def _profile(
     if (repeated := _repeated_id(base, len(values))) != "":
         return _leave_out(base, repeated)
     if not is_readable(base.name):
-        return _leave_out(base, "its name is no plain text" if base.name else "it has no name: give it one in the header")
+        return _leave_out(
+            base, "its name is no plain text" if base.name else "it has no name: give it one in the header"
+        )
     if len({text.strip() for text in values}) < 2:
         return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
     if written is not None:
