@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 
 from verticil.party.config import PeerRule
 from verticil.party.protocol.between import context
+from verticil.shared.core.installation import install_command
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "deploy" / "requirements"
@@ -150,7 +151,7 @@ def test_a_party_between_peers_says_which_package_it_lacks(monkeypatch: pytest.M
     lacking = context.lacking_packages(with_peer)
     assert lacking is not None
     assert "pandas and scipy not installed" in lacking.message
-    assert (lacking.code, "verticil[peer]" in lacking.hint) == ("CONFIG_INVALID", True)
+    assert (lacking.code, install_command("peer") in lacking.hint) == ("CONFIG_INVALID", True)
 
 
 @pytest.mark.whole

@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,7 @@ def entry_of(name: str) -> Entry | None:
         raise Misuse(
             "USAGE",
             f"the command '{name}' is in the package {package}, which is not installed",
-            hint="in a checkout of verticil: pip install ./deploy/experiments",
+            hint=install_experiments(),
         )
     return None
 

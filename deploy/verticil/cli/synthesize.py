@@ -21,6 +21,7 @@ from verticil.curator.study import Method
 from verticil.pki.files import free_folder
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 from verticil.shared.privacy.accounts import Cost
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _generator_of(method: str, options: Mapping[str, object]) -> Generator | Non
         raise Misuse(
             "USAGE",
             f"--method: got '{method}', expected one of {', '.join((*_METHODS, *_GENERATORS))}",
-            hint="generators are in a package of their own; in a checkout of verticil: pip install ./deploy/experiments",
+            hint=f"generators are in a package of their own: {install_experiments()}",
         )
     for name, generator in _GENERATORS.items():
         for item in _options_of(generator):
