@@ -43,6 +43,12 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         function="demo",
         example="--out trial --format json",
     ),
+    "example": Entry(
+        help="Write three small tables about the same people, made up and as messy as real ones, to try the other commands with.",
+        module="verticil.cli.example",
+        function="example_command",
+        example="people",
+    ),
     "simulate": Entry(
         help="Show what a federation of these parties would publish: a study in one process, with the code of the real nodes.",
         module="verticil.cli.demo",
