@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from verticil.shared.core import installation
 from verticil.shared.core.installation import install_command, install_experiments, install_package
 
 
 @pytest.fixture(autouse=True)
 def pip_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation.shutil, "which", lambda _name: str(Path(sys.executable).parent / "pip"))
+    monkeypatch.setattr("shutil.which", lambda _name: str(Path(sys.executable).parent / "pip"))
 
 
 def came_from(monkeypatch: pytest.MonkeyPatch, noted: Any) -> None:
@@ -53,7 +52,7 @@ def test_an_address_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("pip", [None, "/usr/bin/pip"])
 def test_pip_of_another_environment_is_not_named(pip: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation.shutil, "which", lambda _name: pip)
+    monkeypatch.setattr("shutil.which", lambda _name: pip)
     assert install_package("pgmpy") == f"{sys.executable} -m pip install pgmpy"
 
 
