@@ -42,10 +42,10 @@ def test_the_time_to_come_counts_the_stages_that_are_foreseen() -> None:
     assert lines == ["fitting the joint model", "searching a structure", "computing intervals"]
     assert shown == [
         "fitting the joint model: 2 %",
-        "fitting the joint model: 50 %, about 33 s left",  # 7 s of this stage, and 14 s times 65 / 35
-        "fitting the joint model: 100 %, about 26 s left",
+        "fitting the joint model: 50 %, about 40 s left",  # 7 s of this stage, and 14 s times 7 / 3
+        "fitting the joint model: 100 %, about 33 s left",
         "searching a structure: 50 %",
-        "computing intervals: 50 %, about 13 s left",
+        "computing intervals: 50 %, about 23 s left",
     ]
 
 
