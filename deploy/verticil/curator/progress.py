@@ -16,8 +16,8 @@ _STAGES: Final = {
 }
 """Stages of learning, in plain words."""
 _COURSE: Final = {"estimating": 0.3, "parameters": 0.5, "writing": 0.2}
-"""What follows noisy tables, with its shares of the time: ma2019 as drafted, 27,253 rows, ε = 1 and 5. Records are drawn and written
-last."""
+"""What follows noisy tables, with its shares of the time: ma2019 as drafted, 27,253 rows, ε = 1 and 5. Records are drawn and
+written last."""
 _LEAST_SHARE: Final = 0.05
 """Of a stage, below which its rate says nothing yet."""
 
