@@ -23,6 +23,7 @@ from verticil.evaluate.evaluation import HTML, INTERNAL, JSON
 from verticil.evaluate.figures import Asked, figure, summaries, worst_first
 from verticil.evaluate.reading import table_of
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
+from verticil.shared.core.installation import install_command
 from verticil.shared.study.document import Study
 
 N = 400
@@ -231,7 +232,7 @@ def test_without_scikit_learn_it_says_what_to_install_before_anything_is_compute
     )
     with pytest.raises(Misuse, match="evaluation needs scikit-learn, not installed here") as caught:
         evaluate(people(1), people(3), only=["distances"])
-    assert caught.value.hint == "pip install 'verticil[evaluate]'"
+    assert caught.value.hint == install_command("evaluate")
 
 
 # ---- knowledge

@@ -237,8 +237,8 @@ def simulate_command(
     say(f"{result.n_common:,} common records; epsilon per person {'; '.join(costs)}")
     if result.parameters:
         say(f"the epsilon is that of randomized columns; of the parameters: {result.parameters}")
-    if result.pairs:
-        say(result.pairs)
+    for line in result.pairs.splitlines():
+        say(line)
     if result.comparison is None:
         return
     comparison_table = plain_table(

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 import typer
 
 from verticil.cli.budget_text import cost_text
-from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
+from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
 from verticil.curator.generators import GROUP, Generator, GeneratorResult, Request, generators
 from verticil.curator.study import Method
 from verticil.pki.files import free_folder
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 from verticil.shared.privacy.accounts import Cost
 
 if TYPE_CHECKING:
@@ -99,11 +100,7 @@ def synthesize_command(
             "--method posterior without --epsilon: graphs would be sampled from the records as they are, and no bound would hold",
             hint="--epsilon inf says that this is meant; --epsilon 1 samples from noisy tables",
         )
-    progress = errors_console()
-
-    def report(line: str) -> None:
-        progress.print(line, markup=False)
-
+    console = errors_console()
     if generator is not None:
         request = Request(
             table=table,
@@ -116,26 +113,28 @@ def synthesize_command(
             dataset=dataset,
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
-            step=report,
+            step=lambda line: console.print(line, markup=False),
         )
         own = {name: value for name, value in options.items() if value is not None}
         _show_generated(generator.generate(request, **own), method=method, form=form)
         return
-    result = synthesize(
-        table,
-        study,
-        epsilon=epsilon,
-        delta=delta,
-        method=next(name for name in _METHODS if name == method),
-        seed=seed,
-        out=out or free_folder("verticil-synthetic"),
-        state=state,
-        dataset=dataset,
-        id_column=id_column,
-        budget=Cost(epsilon=budget, delta=math.inf),
-        compare=compare,
-        step=report,
-    )
+    with progress(console) as step:
+        result = synthesize(
+            table,
+            study,
+            epsilon=epsilon,
+            delta=delta,
+            method=next(name for name in _METHODS if name == method),
+            seed=seed,
+            out=out or free_folder("verticil-synthetic"),
+            state=state,
+            dataset=dataset,
+            id_column=id_column,
+            budget=Cost(epsilon=budget, delta=math.inf),
+            compare=compare,
+            step=step,
+            show=step if console.is_terminal else None,
+        )
     if not emit(_document(result), form=form):
         _print(result)
     if strict and result.chains_agree is False:
@@ -180,7 +179,7 @@ def _generator_of(method: str, options: Mapping[str, object]) -> Generator | Non
         raise Misuse(
             "USAGE",
             f"--method: got '{method}', expected one of {', '.join((*_METHODS, *_GENERATORS))}",
-            hint="generators are in a package of their own; in a checkout of verticil: pip install ./deploy/experiments",
+            hint=f"generators are in a package of their own: {install_experiments()}",
         )
     for name, generator in _GENERATORS.items():
         for item in _options_of(generator):

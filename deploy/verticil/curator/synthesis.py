@@ -104,6 +104,7 @@ def synthesize(
     compare: bool = False,
     clock: Callable[[], dt.datetime] = utc_now,
     step: Callable[[str], None] = lambda _line: None,
+    show: Callable[[str], None] | None = None,
 ) -> Synthesized:
     """Make synthetic records of a whole table.
 
@@ -124,6 +125,7 @@ def synthesize(
             the owner, never to be passed on.
         clock: UTC now.
         step: called with what is being done.
+        show: called with how far learning is and how long it will still take, often; None: nobody watches.
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, UNREVIEWED, USAGE.
@@ -133,6 +135,7 @@ def synthesize(
     from verticil.curator.comparison import compare_methods
     from verticil.curator.learning import learn_study, records_of
     from verticil.miner.learning.publication import DrawnRecords, publish_models
+    from verticil.shared.core.compiled import compiling_told
     from verticil.shared.release.posterior import check_sets
     from verticil.shared.study.reading import read_study
     from verticil.shared.study.review import require_reviewed
@@ -159,9 +162,11 @@ def synthesize(
         release = measurement(own_study, people, dataset=name, secret=owner_state.secret)
         spending = charge(owner_state, own_study, release, budget=budget, now=now)
         whose.remember()
-        result = learn_study(own_study, people, release, secret=owner_state.secret, step=step)
-        models = publish_models(result, own_study)
-        codes, records = records_of(result, own_study, models)
+        with compiling_told(lambda: step("compiling, once")):
+            result = learn_study(own_study, people, release, secret=owner_state.secret, step=step, show=show)
+            step("drawing records")
+            models = publish_models(result, own_study)
+            codes, records = records_of(result, own_study, models)
         if target is not None:
             step(f"writing {target}")
             if target.suffix in TABLES:

@@ -36,6 +36,7 @@ from verticil.evaluate.resampling import (
 )
 from verticil.evaluate.suite import select_metrics, target_of
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_command
 from verticil.shared.documents.json_document import Json
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
@@ -230,7 +231,7 @@ def evaluate_texts(
         raise Misuse(
             "USAGE",
             f"evaluation needs {' and '.join(absent)}, not installed here",
-            hint="pip install 'verticil[evaluate]'",
+            hint=install_command("evaluate"),
         )
     tables = coding(real, synthetic, holdout, study=study)
     if target is not None and target not in tables.real.names:

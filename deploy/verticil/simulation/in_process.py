@@ -100,6 +100,7 @@ def simulate(
     A call from a notebook, where an event loop runs already, works too: the simulation has its own, in a thread of its own.
     """
     from verticil.party.operator.peer_commands import copy_release
+    from verticil.shared.core.compiled import compiling_told
     from verticil.shared.study.protocols import protocol_of
     from verticil.shared.study.reading import read_study
     from verticil.shared.study.review import require_reviewed
@@ -115,18 +116,19 @@ def simulate(
         nodes = _provision(place, document, tables, id_column=id_column, seed=seed)
         folder = place / "release"
         carry_out = run_federation if protocol_of(document).coordinated else run_peers
-        n_common = _in_own_loop(
-            partial(
-                carry_out,
-                nodes,
-                document,
-                folder,
-                is_seeded=seed is not None,
-                wrap=wrap,
-                wrap_peer=wrap_peer,
-                step=step,
+        with compiling_told(lambda: step("compiling, once")):
+            n_common = _in_own_loop(
+                partial(
+                    carry_out,
+                    nodes,
+                    document,
+                    folder,
+                    is_seeded=seed is not None,
+                    wrap=wrap,
+                    wrap_peer=wrap_peer,
+                    step=step,
+                )
             )
-        )
         result = _result(nodes, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result

@@ -39,7 +39,7 @@ from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
-from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, refitted
+from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, refitted, share_of_noisy
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.knowledge.support import Support
@@ -97,7 +97,7 @@ def learn_from_tables(
     possible = support.holds if support.restricts else None
 
     def step(piece: str, n_done: int, most: int) -> None:
-        report("estimating")(min(n_done / most, 1.0))
+        report("estimating")(share_of_noisy(piece, n_done, most))
 
     stages = Stages(interruption)
     with stages.stage("joint") as own:
