@@ -46,7 +46,7 @@ def evaluate_command(
         Path | None, typer.Option(help="study.toml: its categories, bins and rules, in place of the real table's.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the last column of few categories.")
+        str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the column that the others tell best.")
     ] = None,
     only: OnlyOption = None,
     full: FullOption = False,
@@ -166,8 +166,9 @@ def _print(evaluation: Evaluation, folder: Path) -> None:
             f"{one.candidate}{flags}: {len(one.useless)} of {one.of_use} figures of use no better than useless, "
             f"{len(one.discloses)} of {one.of_disclosure} attacks beyond chance"
         )
-    for name, reason in evaluation.left_out.items():
-        say(f"not computed: {name} {reason}", style="dim")
+    for reason in dict.fromkeys(evaluation.left_out.values()):
+        names = [name for name, own in evaluation.left_out.items() if own == reason]
+        say(f"not computed: {', '.join(names)}: each {reason}", style="yellow")
     if evaluation.across is not None:
         say(f"{evaluation.across['says']} The page has the joint tables of the release.")
     say(f"{folder}: evaluation.html and evaluation.json, from real data: internal")
