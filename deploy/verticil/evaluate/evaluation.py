@@ -25,7 +25,7 @@ from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.following_columns import following
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
-from verticil.evaluate.reading import table_of
+from verticil.evaluate.reading import release_folder, study_of_release, table_of
 from verticil.evaluate.resampling import (
     ATTACKED,
     LEAST_ATTACKED,
@@ -60,8 +60,10 @@ HTML, JSON = "evaluation.html", "evaluation.json"
 _DIGITS: Final = 10
 _PACKAGES: Final[Mapping[str, str]] = {"scikit-learn": "sklearn", "scipy": "scipy"}
 _NO_HOLDOUT: Final = "is skipped: it needs real records that the synthetic ones were not made from (--holdout)"
-_FEW: Final = f"is skipped: it needs {SEEDS * LEAST_ATTACKED} records of the real table and of the holdout, to attack "
-    "other people in each seed"
+_FEW: Final = (
+    f"is skipped: it needs {SEEDS * LEAST_ATTACKED} records of the real table and of the holdout, to attack other people in "
+    "each seed"
+)
 _NO_RULES: Final = "needs a study whose knowledge states rules (--study)"
 
 
@@ -185,9 +187,9 @@ def evaluate(
 
     Args:
         real: the records that the synthetic ones were made from: a CSV or Parquet file, or a frame.
-        synthetic: a table, or several by name.
+        synthetic: a table or the folder of a release, or several by name.
         holdout: further real records of the same population that no synthetic one was made from; attacks need them.
-        study: whose categories, bins and rules are used; None: those of the real table, and no rules.
+        study: whose codebook and rules are used; None: those of the releases, and without one the real table's values.
         only: metrics, or families of them; none: all.
         full: without the limits of `TRAINING` and `TESTED` records.
         seed: the same one gives the same result.
@@ -195,19 +197,36 @@ def evaluate(
         progress: told each metric before it is computed.
 
     Raises:
-        Misuse: USAGE, an unknown metric or target; FILE_MISSING, STUDY_INVALID; USAGE, a package of the extra is missing.
+        Misuse: USAGE, an unknown metric or target, or a package of the extra is missing; FILE_MISSING, also a release without
+            its study; STUDY_INVALID.
         DataFault: a table cannot be used, see `reading.table_of` and `coding.coding`.
     """
     from verticil.shared.study.reading import read_study
 
     agreed_study = study if study is None or isinstance(study, Study) else read_study(Path(study), by_owner=True)
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_table_name(synthetic): synthetic}
+    releases = {name: folder for name, table in tables.items() if (folder := release_folder(table)) is not None}
+    notes = [f"the signature of {name} was not checked here: verticil release verify does that" for name in releases]
+    if agreed_study is None and releases:
+        studies = [study_of_release(folder) for folder in releases.values()]
+        if all(other == studies[0] for other in studies[1:]):
+            agreed_study = studies[0]
+        else:
+            notes.append(
+                "the releases are of different studies, so they are judged by value alone (--study names a codebook)"
+            )
+    notes += [
+        f"{name} is a file of a release: give the release's folder, and it is judged by its study's codebook"
+        for name, table in tables.items()
+        if agreed_study is None and isinstance(table, str | Path) and (Path(table).parent / "study.json").is_file()
+    ]
+    tables |= {name: folder / "synthetic.parquet" for name, folder in releases.items()}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
     select_metrics(only)
     if progress is not None:
         progress("reading", 0.0)
-    return evaluate_texts(
+    evaluation = evaluate_texts(
         table_of(real, name="the real table"),
         {name: table_of(table, name=name) for name, table in tables.items()},
         None if holdout is None else table_of(holdout, name="the holdout"),
@@ -218,6 +237,7 @@ def evaluate(
         target=target,
         progress=progress,
     )
+    return dataclasses.replace(evaluation, notes=(*notes, *evaluation.notes))
 
 
 def evaluate_texts(

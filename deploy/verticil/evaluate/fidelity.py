@@ -238,10 +238,10 @@ METRICS: Final = (
         title="Can a model tell the records from real ones? (pMSE)",
         measure=_propensity,
         says="Mean squared error of the probabilities that a model gives for being synthetic. Of a logistic regression on the"
-        f" categories of at most {LOGISTIC_RECORDS:,} records of each table chance has two expectations: Snoke's of "
-        f"2018, which takes the real records as given, and twice that where both tables are samples of one population, as here. Of a tree on at most {TREE_RECORDS:,} records of "
-        f"each table, chance is what {PERMUTATIONS} permutations of real and synthetic show; its standard error stands "
-        "below it.",
+        f" categories of at most {LOGISTIC_RECORDS:,} records of each table chance has two expectations: Snoke's of 2018, "
+        "which takes the real records as given, and twice that where both tables are samples of one population, as here. Of "
+        f"a tree on at most {TREE_RECORDS:,} records of each table, chance is what {PERMUTATIONS} permutations of real and "
+        "synthetic show; its standard error stands below it.",
         figures=(
             Asked(
                 key="propensity",
