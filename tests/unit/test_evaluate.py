@@ -385,7 +385,7 @@ def test_a_party_holds_its_own_columns_against_a_release_and_is_told_what_nobody
     assert [pair["parties"] for pair in document["across"]["pairs"]] == [["clinic", "insurer"]] * len(
         document["across"]["pairs"]
     )
-    assert "3. What nobody in this federation can evaluate" in (tmp_path / "out" / HTML).read_text()
+    assert "4. What nobody in this federation can evaluate" in (tmp_path / "out" / HTML).read_text()
     people = pd.read_csv(tmp_path / "clinic.csv").merge(pd.read_csv(tmp_path / "insurer.csv"), on="id")
     release = vt.load(tmp_path / "release", ca=tmp_path / "ca.crt")
     by_python = vt.evaluate(people.drop(columns="id"), release, only=["knowledge"])

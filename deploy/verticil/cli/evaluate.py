@@ -147,7 +147,9 @@ def _print(evaluation: Evaluation, folder: Path) -> None:
 
     for note in evaluation.notes:
         say(f"note: {note}", style="yellow")
-    table = plain_table("figure", "table", right=("value", "floor", "baseline"), no_wrap=True)
+    by_codebook = evaluation.facts["judged_by"] == "codebook"
+    values = ("value", "floor", "baseline", *(("by value",) if by_codebook else ()))
+    table = plain_table("figure", "table", right=values, no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for definition, row in worst_first(evaluation.figures):
         for item in row:
@@ -157,15 +159,24 @@ def _print(evaluation: Evaluation, folder: Path) -> None:
                 with_deviation(item.value, item.deviation),
                 number(item.floor),
                 number(item.baseline),
+                *((number(item.by_value),) if by_codebook else ()),
                 verdict_words(item),
             )
     put(table)
+    if by_codebook:
+        say(
+            "verdicts are about the study's codebook; by value: the real table's values, whatever the study takes together"
+        )
+    for name, lines in evaluation.differences.items():
+        for line in lines:
+            say(f"{name}: {line}")
+    if isinstance(share := evaluation.facts["target_told"], float):
+        say(
+            f"{evaluation.facts['target']} is predicted: the other columns tell {share:.0%} of its variation, the most of all"
+        )
     for one in evaluation.summaries:
         flags = f": {', '.join(one.flags)}" if one.flags else ""
-        say(
-            f"{one.candidate}{flags}: {len(one.useless)} of {one.of_use} figures of use no better than useless, "
-            f"{len(one.discloses)} of {one.of_disclosure} attacks beyond chance"
-        )
+        say(f"{one.candidate}{flags}: {one.words}")
     for reason in dict.fromkeys(evaluation.left_out.values()):
         names = [name for name, own in evaluation.left_out.items() if own == reason]
         say(f"not computed: {', '.join(names)}: each {reason}", style="yellow")

@@ -25,6 +25,7 @@ from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.following_columns import following
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
+from verticil.evaluate.plots import PARTS, Part, document
 from verticil.evaluate.reading import release_folder, study_of_release, table_of
 from verticil.evaluate.resampling import (
     ATTACKED,
@@ -38,10 +39,12 @@ from verticil.evaluate.resampling import (
     rounds,
     size_of,
 )
+from verticil.evaluate.shapes import Shapes, shapes_of
 from verticil.evaluate.suite import select_metrics, target_of
 from verticil.evaluate.utility import LEARNED
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
+from verticil.shared.release.plot import Plot
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 from verticil.tables.texts import TextTable
@@ -81,6 +84,7 @@ class Evaluation:
         left_out: metric -> why it was not computed.
         differences: of each candidate that is judged by a study's codebook, why it is further from the real table by value, a
             sentence for each column.
+        shapes: of each candidate what can be looked at: shares, distances and associations of pairs, the worst pairs.
         across: what nobody in a federation can compute, and what stands in; None: this is no party's own evaluation.
     """
 
@@ -92,6 +96,7 @@ class Evaluation:
     notes: tuple[str, ...]
     left_out: Mapping[str, str]
     differences: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shapes: Mapping[str, Shapes] = field(default_factory=dict)
     across: Mapping[str, Json] | None = None
 
     @property
@@ -133,10 +138,28 @@ class Evaluation:
             "headline": [_document(_row(item)) for _, row in worst_first(self.figures) for item in row],
             "left_out": dict(self.left_out),
             "differences": {name: list(lines) for name, lines in self.differences.items()},
+            "plots": {name: item.to_dict() for name, item in self.shapes.items()},
             "metrics": {name: [_document(row) for row in rows] for name, rows in self.measured.items()},
             "details": {name: [_document(row) for row in rows] for name, rows in self.details.items()},
             **({} if self.across is None else {"across": dict(self.across)}),
         }
+
+    def plot(self, part: Part | None = None, *, candidate: str | None = None) -> Plot:
+        """Draw a candidate beside the real table.
+
+        Args:
+            part: ``columns`` (shares of each), ``pairs`` (a heat map of distances) or ``correlations``; None: all three.
+            candidate: its name; None: the most useful one.
+
+        Raises:
+            Misuse: USAGE, there is no such part or candidate.
+        """
+        name = self.summaries[0].candidate if candidate is None else candidate
+        for asked, names in ((part, PARTS), (name, tuple(self.shapes))):
+            if asked is not None and asked not in names:
+                raise Misuse("USAGE", f"no plot of '{asked}'", hint=f"expected one of {', '.join(names)}")
+        title = f"{name}: {part or 'all plots'}, real and synthetic"
+        return Plot(svg=document(self.shapes[name], PARTS if part is None else (part,), title))
 
     def write(self, folder: Path | str) -> Path:
         """Make a folder with the page and the document.
@@ -163,11 +186,7 @@ class Evaluation:
         return render(self)
 
     def __repr__(self) -> str:
-        lines = [
-            f"{item.candidate}: {len(item.useless)} of {item.of_use} figures of use at the baseline, "
-            f"{len(item.discloses)} of {item.of_disclosure} attacks beyond chance"
-            for item in self.summaries
-        ]
+        lines = [f"{item.candidate}: {item.words}" for item in self.summaries]
         return "\n".join([f"Evaluation of {len(self.summaries)} tables by {len(self.measured)} metrics", *lines[:2]])
 
 
@@ -391,6 +410,7 @@ def _evaluate_metrics(
         facts=_facts(tables, setting, all_rounds, size=size, seed=seed),
         notes=(*tables.notes, *_smaller(tables, size, full=setting.full)),
         left_out=left_out,
+        shapes={name: shapes_of(compared.real, table, compared.labels) for name, table in compared.synthetic.items()},
         differences={name: explain_differences(tables, name) for name in tables.synthetic} if tables.by_value else {},
     )
 

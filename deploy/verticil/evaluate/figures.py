@@ -170,6 +170,15 @@ class Summary:
     of_disclosure: int
 
     @property
+    def words(self) -> str:
+        """What was counted of a candidate, for people."""
+        attacks = f"{len(self.discloses)} of {self.of_disclosure} attacks beyond chance"
+        return (
+            f"{len(self.useless)} of {self.of_use} figures of use no better than useless, "
+            f"{attacks if self.of_disclosure else 'no attack was made'}"
+        )
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """``disclosive``: an attack tells more of members than of others. ``useless``: most figures are at the baseline."""
         return ("disclosive",) * bool(self.discloses) + ("useless",) * (2 * len(self.useless) > self.of_use)
