@@ -11,7 +11,7 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import free_folder
-from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.core.errors import GateFailed, Misuse, printable
 
 if TYPE_CHECKING:
     from verticil.evaluate import Evaluation
@@ -35,7 +35,10 @@ FailOverOption = Annotated[
 def evaluate_command(
     real: Annotated[Path, typer.Option(help="CSV or Parquet: the records that the synthetic ones were made from.")],
     synthetic: Annotated[
-        list[Path], typer.Option(help="A synthetic table; several, to compare them: repeat it, or list them behind it.")
+        list[Path],
+        typer.Option(
+            help="A release's folder or a synthetic table; several, to compare them: repeat it, or list them behind it."
+        ),
     ],
     further: Annotated[list[Path] | None, typer.Argument(metavar="[S2...]", help="More synthetic tables.")] = None,
     holdout: Annotated[
@@ -43,7 +46,10 @@ def evaluate_command(
         typer.Option(help="Real records that no synthetic one was made from; attacks need them for comparison."),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help="study.toml: its categories, bins and rules, in place of the real table's.")
+        Path | None,
+        typer.Option(
+            help="study.toml: its codebook and rules. Default: those of the releases, else the real table's values."
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the column that the others tell best.")
@@ -63,6 +69,9 @@ def evaluate_command(
     from verticil.evaluate import evaluate
 
     tables = _by_name([*synthetic, *(further or ())])
+    for name in (name for name, path in tables.items() if path.is_dir()):
+        remark = f"the signature of {name} is not checked here: verticil release verify does that"
+        errors_console().print(printable(remark), markup=False, style="dim")
 
     def run(report: Progress) -> Evaluation:
         return evaluate(

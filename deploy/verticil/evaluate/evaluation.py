@@ -225,7 +225,7 @@ def evaluate(
     agreed_study = study if study is None or isinstance(study, Study) else read_study(Path(study), by_owner=True)
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_table_name(synthetic): synthetic}
     releases = {name: folder for name, table in tables.items() if (folder := release_folder(table)) is not None}
-    notes = [f"the signature of {name} was not checked here: verticil release verify does that" for name in releases]
+    notes: list[str] = []
     if agreed_study is None and releases:
         studies = [study_of_release(folder) for folder in releases.values()]
         if all(other == studies[0] for other in studies[1:]):
@@ -296,10 +296,11 @@ def evaluate_texts(
         full=full,
         parties=() if study is None else _parties(names, study),
     )
+    from sklearn import config_context
     from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-    # The same seeds give the same bytes, and linear algebra on several cores costs more seconds of these than it saves.
-    with threadpool_limits(1):
+    # Linear algebra on several cores costs more seconds of them than it saves, and tables are checked already.
+    with threadpool_limits(1), config_context(assume_finite=True, skip_parameter_validation=True):
         evaluation = _evaluate_metrics(tables, setting, metrics, seed=seed, progress=progress or _ignore_progress)
     return dataclasses.replace(evaluation, facts={**evaluation.facts, "target_told": _number(explained)})
 

@@ -13,7 +13,7 @@ from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, Labelled, macro_
 from verticil.evaluate.metrics import Measured, Metric, Setting
 from verticil.evaluate.resampling import Play, Round
 
-LEARNED: Final = 2_500
+LEARNED: Final = 2_000
 """Records that classifiers learn from, and are tested on, without --full; the deviation over the seeds says what chance does."""
 _NAMES: Final[Mapping[str, str]] = {
     "NB": "naive_bayes",
