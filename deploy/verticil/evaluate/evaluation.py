@@ -372,10 +372,8 @@ def _evaluate_metrics(
                 for name in tables.synthetic
             ]
             continue
-        with_numbers = metric.family not in {
-            "fidelity",
-            "utility",
-        }  # attackers have the numbers, and rules are about codes
+        # Attackers have the numbers beside the codes, and rules are about codes of either.
+        with_numbers = metric.family in {"disclosure", "knowledge"}
         measurements = _measure_metric(
             metric, all_rounds if with_numbers else code_rounds, tables if with_numbers else compared, setting
         )
