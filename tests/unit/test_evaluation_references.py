@@ -58,7 +58,7 @@ def dummies(*tables: CodedTable) -> np.ndarray:
 
 
 def test_a_category_that_decides_leaves_the_other_probabilities_as_they_are() -> None:
-    """Category 0 of `a` is only of class 0; without its records category 1 of `b` is only of class 1, and of the others c tells."""
+    """Category 0 of `a` is of class 0 alone; without its records category 1 of `b` is of class 1 alone; of the others c tells."""
     generator = np.random.default_rng(4)
     a, b, c = (generator.integers(0, 3, 600) for _ in range(3))
     target = (generator.random(600) < 0.3 + 0.2 * c).astype(float)

@@ -257,9 +257,7 @@ def _profile(
     if (repeated := _repeated_id(base, len(values))) != "":
         return _leave_out(base, repeated)
     if not is_readable(base.name):
-        return _leave_out(
-            base, "its name is no plain text" if base.name else "it has no name: give it one in the header"
-        )
+        return _leave_out(base, "its name is no plain text" if base.name else "it has no name: give it one in the header")
     if len({text.strip() for text in values}) < 2:
         return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
     if written is not None:
