@@ -106,6 +106,7 @@ def synthesize(
     id_column: str | None = None,
     budget: float = math.inf,
     compare: bool = False,
+    accept_noise: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """Return what one owner of the whole table would publish: synthetic records, with one bound for everything together.
@@ -125,6 +126,7 @@ def synthesize(
         id_column: names the person: no two rows may have the same; None: each row is a person.
         budget: most epsilon that all releases of the data set may cost together.
         compare: ``run.comparison`` of the result has the distances of each method to the table, for the owner's eyes only.
+        accept_noise: go on although the noise hides the shares of single columns.
         progress: told each step.
 
     Raises:
@@ -155,6 +157,7 @@ def synthesize(
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
             compare=compare,
+            accept_noise=accept_noise,
             step=steps(progress),
         )
         return open_release(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)

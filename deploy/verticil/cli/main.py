@@ -7,6 +7,7 @@ Exit codes: 0 ok, 1 data and the unexpected, 2 command line and documents, 3 pol
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -109,5 +110,8 @@ def _last_resort(error: Exception, *, form: Format) -> int:
 
 def run() -> None:
     """Entry point of the `verticil` command."""
+    # One thread for products of matrices: threads that share busy cores spin, which took 8 times the CPU seconds of one thread.
+    # numpy reads it when it is imported, which no module has done yet.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     write_plainly(sys.stdout, sys.stderr)
     sys.exit(main(sys.argv[1:]))

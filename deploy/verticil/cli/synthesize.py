@@ -16,6 +16,7 @@ import typer
 
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
+from verticil.cli.worth_text import fail_if_useless, print_worth, worth_document
 from verticil.curator.generators import GROUP, Generator, GeneratorResult, Request, generators
 from verticil.curator.study import Method
 from verticil.pki.files import free_folder
@@ -73,6 +74,16 @@ def synthesize_command(
     ] = math.inf,
     compare: Annotated[
         bool, typer.Option("--compare", help="Distances of each method to the table itself, for your eyes only.")
+    ] = False,
+    accept_noise: Annotated[
+        bool,
+        typer.Option("--accept-noise", help="Go on although the noise hides the shares of single columns."),
+    ] = False,
+    fail_useless: Annotated[
+        bool,
+        typer.Option(
+            "--fail-useless", help="Exit 6 where records are no nearer to the people than independent columns."
+        ),
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 6 where graphs were sampled and the chains do not agree.")
@@ -132,6 +143,7 @@ def synthesize_command(
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
             compare=compare,
+            accept_noise=accept_noise,
             step=step,
             show=step if console.is_terminal else None,
         )
@@ -139,6 +151,8 @@ def synthesize_command(
         _print(result)
     if strict and result.chains_agree is False:
         raise typer.Exit(6)
+    if fail_useless:
+        fail_if_useless(result.worth, form)
 
 
 def _add_options(command: Callable[..., None]) -> None:
@@ -253,6 +267,7 @@ def _document(result: Synthesized) -> dict[str, object]:
         "warnings": list(result.warnings),
         "chains_agree": result.chains_agree,
         "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
+        "worth": None if result.worth is None else worth_document(result.worth),
         **(
             {}
             if result.comparison is None
@@ -287,14 +302,17 @@ def _print(result: Synthesized) -> None:
     put(f"{len(result.records)} synthetic records of {result.n_records} people in ", end="")
     say(str(result.out))
     _print_cost(result.spending)
-    if (prediction := predict_study(result.study, result.n_records)) is not None:
-        say(f"predicted distance to so many people, whoever they are: {prediction_text(prediction)}")
+    if result.worth is None and (prediction := predict_study(result.study, result.n_records)) is not None:
+        say(f"distance that was predicted before anything was read: {prediction_text(prediction)}")
     if result.comparison is not None:
-        table = plain_table("drawn from", right=("2-way", "worst", "3-way", "worst"))
+        ways = [f"{item.ways}-way" for item in result.comparison[0].distances]
+        table = plain_table("drawn from", right=[heading for way in ways for heading in (way, "worst")])
         for row in result.comparison:
             table.add_row(row.method, *(f"{n:.4f}" for item in row.distances for n in (item.mean, item.worst)))
         put("total variation distance to the table itself, which no noise covers: for your eyes only")
         put(table)
+    if result.worth is not None:
+        print_worth(result.worth)
     if result.out is not None and result.out.is_dir():
         say(f"next: verticil release verify {result.out / 'release'} --ca {result.out / 'ca.crt'}")
 

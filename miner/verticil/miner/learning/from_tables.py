@@ -36,6 +36,7 @@ from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption,
 from verticil.miner.learning.source_mixture import blend_models
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tuning import TUNING
+from verticil.miner.learning.worth import estimate_worth
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
@@ -171,6 +172,7 @@ def learn_from_tables(
         n_records=round(tables.people),
         joint=joint,
         posterior=posterior,
+        worth=estimate_worth(tables, model, models, study.schema.names),
     )
 
 
