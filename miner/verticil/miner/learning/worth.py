@@ -13,6 +13,8 @@ replicates of the intervals). For each pair of columns, with d the total variati
   the root of the same sum. That is `independent`; sums are over all pairs, so a pair of which little is known weighs little.
 * What M lacks of the people's dependence comes beside what noise does: d^2 = f^2 + max(independent - d(M, x(M)), 0)^2.
 
+Where noise is small, f errs upwards, by up to two: replicates are single fits, and the model is the mean of several.
+
 A column's shares are off by the smaller of two estimates: the mean d of the replicates' shares to M's, and the mean error of
 shares that have the noise of all tables of the column together, cut at zero. ``tests/bench/worth.py`` compares all of it with the
 distances that only an owner can measure.
@@ -37,6 +39,8 @@ _REPLICATES: Final = 4
 """More do not change a mean over all pairs."""
 _DRAWS: Final = 100
 _STRENGTH_KEPT: Final = 0.8
+_NOTHING: Final = 1e-12
+"""A sum of squares below which a model has no dependence at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ class _Pairs:
     @property
     def independent(self) -> float:
         """Distance of independent columns to the people."""
-        if self.squares <= 0 or self.measured <= 0:
+        if self.squares <= _NOTHING or self.measured <= 0:
             return 0.0
         return self.dependence / self.n * math.sqrt(self.measured / self.squares)
 
@@ -109,7 +113,7 @@ def estimate_worth(
         independent=of_all.independent,
         one_way=float(min(np.mean(by_model), np.mean(by_noise))),
         drowned=tuple(
-            name for name, own in zip(names, of_column, strict=True) if own.two_way > NO_NEARER * own.independent
+            name for name, own in zip(names, of_column, strict=True) if own.two_way >= NO_NEARER * own.independent
         ),
         weakened=tuple(name for name, own in zip(names, of_column, strict=True) if own.strength_kept < _STRENGTH_KEPT),
     )
