@@ -1,0 +1,96 @@
+"""Analyses of several sets of records, one of each network that was sampled from a posterior of graphs.
+
+A set comes from one network. The networks differ as far as people, noise and graph are not known. Each set is analysed by
+itself, and `shared.numerics.posterior.combining` puts the results together (Raghunathan, Reiter & Rubin 2003). Sets here are
+`LARGER` times as large as the people are many, so that next to nothing of a network is lost in its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from verticil.analysis.design import Design
+from verticil.analysis.moments import Coefficients
+from verticil.analysis.tables import count_people, seeded
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.numerics.knowledge.raking import rake
+from verticil.shared.numerics.posterior.combining import Combined, of_full
+from verticil.shared.numerics.posterior.statistics import fit_logistic
+from verticil.shared.release.drawing import ReleaseModels
+from verticil.shared.synthesis.synthesis import sample_codes
+
+LARGER: Final = 10
+MOST_RECORDS: Final = 200_000
+
+
+def draw_sets(models: ReleaseModels) -> Iterator[list[Codes]]:
+    """Yield the records of each sampled network in turn, always the same ones."""
+    generator = seeded()
+    for network in models.sampled:
+        support = rake(network, models.support)
+        yield sample_codes(network, set_size(models), generator=generator, support=support)
+
+
+def set_size(models: ReleaseModels) -> int:
+    """Return how many records a set has."""
+    return max(min(LARGER * count_people(models), MOST_RECORDS), 2)
+
+
+def combine(models: ReleaseModels, estimates: Floats, variances: Floats, level: float) -> list[Combined]:
+    """Combine the estimates of all sets, (M, p) both, to one of each column."""
+    factor = set_size(models) / count_people(models)
+    return [
+        of_full(own.tolist(), variance.tolist(), level=level, factor=factor)
+        for own, variance in zip(estimates.T, variances.T, strict=True)
+    ]
+
+
+def regress_sets(models: ReleaseModels, design: Design, level: float, *, logistic: bool) -> Coefficients:
+    """Return the coefficients over all sets.
+
+    Raises:
+        GateFailed: TOO_NOISY, the predictors do not determine the coefficients in one of the sets.
+    """
+    results = [_fit(records, design, logistic=logistic) for records in draw_sets(models)]
+    estimates, variances = (np.array(part) for part in zip(*results, strict=True))
+    combined = combine(models, estimates, variances, level)
+    return Coefficients(
+        estimate=np.array([item.estimate for item in combined]),
+        standard_error=np.sqrt([item.variance for item in combined]),
+        low=np.array([item.low for item in combined]),
+        high=np.array([item.high for item in combined]),
+    )
+
+
+def _fit(records: Sequence[Codes], design: Design, *, logistic: bool) -> tuple[Floats, Floats]:
+    """Return the coefficients of one set and the variances that it gives them."""
+    shape = [len(design.values), *(len(predictor.features) for predictor in design.predictors)]
+    has_outcome = design.has_outcome[records[design.outcome]]
+    columns = [records[v][has_outcome].astype(np.intp) for v in design.variables]
+    rows, weights = np.unique(np.ravel_multi_index(columns, shape), return_counts=True)
+    codes = np.unravel_index(rows, shape)
+    features = (predictor.features[own] for predictor, own in zip(design.predictors, codes[1:], strict=True))
+    x, y = np.column_stack([np.ones(len(rows)), *features]), design.values[codes[0]]
+    fitted: Floats | None = None
+    if np.linalg.matrix_rank(x) == x.shape[1]:
+        if logistic:
+            fitted = fit_logistic(x, y, weights.astype(np.float64))
+        else:
+            fitted = np.asarray(np.linalg.solve(x.T * weights @ x, x.T * weights @ y), dtype=np.float64)
+    if fitted is None:
+        raise GateFailed(
+            "TOO_NOISY",
+            "formula: in a set of records the predictors do not determine the coefficients",
+            hint="leave columns with rare categories out",
+        )
+    if logistic:
+        share = 1 / (1 + np.exp(-x @ fitted))
+        inverse = np.linalg.inv(x.T * (weights * share * (1 - share)) @ x)
+        return fitted, np.diag(inverse)
+    scores = x * (y - x @ fitted)[:, None]
+    inverse = np.linalg.inv(x.T * weights @ x)
+    return fitted, np.diag(inverse @ (scores.T * weights @ scores) @ inverse)
