@@ -33,7 +33,7 @@ from verticil.shared.synthesis.synthesis import sample_codes
 
 N_DRAWS: Final = 1000
 """Of the errors of the tables: a standard error from so many is 2.2 % off."""
-N_RECORDS: Final = 10_000
+N_RECORDS: Final = 5_000
 """Drawn from the model, for the part of people and randomization."""
 _SEED: Final = 20_260
 
