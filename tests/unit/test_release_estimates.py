@@ -1,4 +1,4 @@
-"""``release.regress`` and ``release.tabulate``: formulas, what they refuse and why, and the people's own numbers without noise."""
+"""``release.regress`` and ``release.tabulate``: formulas, refusals with their reasons, and people's own numbers without noise."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def test_a_formula_is_read(text: str, expected: Formula) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("y", "one '~'"), ("y ~ a ~ b", "one '~'"), ("y ~ ", "one '~'"), ("y ~ 1", "no predictor"), ("y ~ a + a", "'a' stands there twice"),
+        ("y", "one '~'"), ("y ~ a ~ b", "one '~'"), ("y ~ ", "one '~'"), ("y ~ 1", "no predictor"),
+        ("y ~ a + a", "'a' stands there twice"),
         ("y ~ a + y", "'y' stands there twice"), ("y ~ a:b", "'a:b' is no column"), ("y ~ log(a)", "is no column"),
         ("y ~ a + -1", "is no column"), ("y ~ a + ", "is no column"),
     ],
@@ -92,7 +93,7 @@ def test_what_is_no_formula_is_refused(text: str, problem: str) -> None:
         ("weight ~ smokre", "'smokre': no such variable", "did you mean 'smoker'?"),
         ("smoker == 'yse' ~ age", "'yse' is not a category of 'smoker'", "did you mean 'yes'?"),
         ("smoker ~ age", "'smoker' has categories and no numbers", "== 'category'"),
-        ("age ~ smoker", "people without a value of 'age'", 'method = "posterior"'),
+        ("age ~ smoker", "some people have no value of 'age'", "== 'category'"),
     ],
 )
 def test_what_is_not_in_the_release_is_named(noisy: SimpleNamespace, formula: str, message: str, hint: str) -> None:
@@ -168,7 +169,7 @@ def test_a_column_that_drowned_and_too_many_coefficients_are_refused() -> None:
     with pytest.raises(GateFailed, match="TOO_NOISY"):
         regress(release, "weight ~ age + smoker", family="linear", level=0.95)
     release = release_of(people(400), owner_study(exact_study(), 0.3), seed=3)
-    with pytest.raises(GateFailed, match="does not allow|visible") as caught:
+    with pytest.raises(GateFailed, match=r"does not allow|visible") as caught:
         regress(release, "weight ~ age + C(`home-ward`) + smoker", family="linear", level=0.95)
     assert caught.value.hint
 
@@ -215,8 +216,6 @@ def test_sampled_networks_answer_what_tables_cannot(noisy: SimpleNamespace) -> N
     result = regress(release, "smoker == 'yes' ~ weight", family="logistic", level=0.95)
     assert (result.way, result.design.labels) == ("sets", ("Intercept", "weight"))
     assert np.all(result.coefficients.low < result.coefficients.high)
-    for formula in ("weight ~ smoker", "age ~ smoker"):
-        assert regress(release, formula, family="linear", level=0.95).way == "sets"
     three = tabulate(release, ["smoker", "age", "weight"], level=0.95)
     assert (three.way, three.estimate.shape) == ("sets", (2, 3, 3))
     assert three.estimate.sum() == pytest.approx(1.0)

@@ -49,14 +49,13 @@ def combine(models: ReleaseModels, estimates: Floats, variances: Floats, level: 
     ]
 
 
-def regress_sets(models: ReleaseModels, design: Design, level: float, *, logistic: bool) -> Coefficients:
-    """Return the coefficients over all sets.
+def regress_sets(models: ReleaseModels, design: Design, level: float) -> Coefficients:
+    """Return the coefficients of a logistic regression over all sets.
 
     Raises:
         GateFailed: TOO_NOISY, the predictors do not determine the coefficients in one of the sets.
     """
-    results = [_fit(records, design, logistic=logistic) for records in draw_sets(models)]
-    estimates, variances = (np.array(part) for part in zip(*results, strict=True))
+    estimates, variances = (np.array(part) for part in zip(*(_fit(own, design) for own in draw_sets(models)), strict=True))
     combined = combine(models, estimates, variances, level)
     return Coefficients(
         estimate=np.array([item.estimate for item in combined]),
@@ -66,31 +65,20 @@ def regress_sets(models: ReleaseModels, design: Design, level: float, *, logisti
     )
 
 
-def _fit(records: Sequence[Codes], design: Design, *, logistic: bool) -> tuple[Floats, Floats]:
+def _fit(records: Sequence[Codes], design: Design) -> tuple[Floats, Floats]:
     """Return the coefficients of one set and the variances that it gives them."""
     shape = [len(design.values), *(len(predictor.features) for predictor in design.predictors)]
-    has_outcome = design.has_outcome[records[design.outcome]]
-    columns = [records[v][has_outcome].astype(np.intp) for v in design.variables]
+    columns = [records[v].astype(np.intp) for v in design.variables]
     rows, weights = np.unique(np.ravel_multi_index(columns, shape), return_counts=True)
     codes = np.unravel_index(rows, shape)
     features = (predictor.features[own] for predictor, own in zip(design.predictors, codes[1:], strict=True))
-    x, y = np.column_stack([np.ones(len(rows)), *features]), design.values[codes[0]]
-    fitted: Floats | None = None
-    if np.linalg.matrix_rank(x) == x.shape[1]:
-        if logistic:
-            fitted = fit_logistic(x, y, weights.astype(np.float64))
-        else:
-            fitted = np.asarray(np.linalg.solve(x.T * weights @ x, x.T * weights @ y), dtype=np.float64)
-    if fitted is None:
+    x = np.column_stack([np.ones(len(rows)), *features])
+    has_rank = np.linalg.matrix_rank(x) == x.shape[1]
+    if not has_rank or (estimate := fit_logistic(x, design.values[codes[0]], weights.astype(np.float64))) is None:
         raise GateFailed(
             "TOO_NOISY",
             "formula: in a set of records the predictors do not determine the coefficients",
             hint="leave columns with rare categories out",
         )
-    if logistic:
-        share = 1 / (1 + np.exp(-x @ fitted))
-        inverse = np.linalg.inv(x.T * (weights * share * (1 - share)) @ x)
-        return fitted, np.diag(inverse)
-    scores = x * (y - x @ fitted)[:, None]
-    inverse = np.linalg.inv(x.T * weights @ x)
-    return fitted, np.diag(inverse @ (scores.T * weights @ scores) @ inverse)
+    share = 1 / (1 + np.exp(-x @ estimate))
+    return estimate, np.diag(np.linalg.inv(x.T * (weights * share * (1 - share)) @ x))

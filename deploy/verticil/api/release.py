@@ -358,7 +358,8 @@ class Release:
             A row for each category: ``probability``; ``low`` and ``high``, the network's interval at the study's level,
             conditional on its structure, NaN where nothing can be said; ``network``, its own probability, NaN where it is too
             wide for one. ``attrs`` has the rest of the document of ``verticil release query --format json``: ``source`` says
-            which model answered, ``interval`` how intervals were made, ``too_wide`` what the network could not.
+            which model answered, ``interval`` how intervals were made, ``too_wide`` what the network could
+            not, ``outside`` why a probability lies outside of its interval.
 
         Raises:
             Misuse: USAGE, no such variable or category (the nearest one is named), what is given has probability 0, or it needs
