@@ -1,8 +1,8 @@
 """Coefficients of a release scatter around the population's as their standard errors say: noise, people and randomization.
 
 Of S releases the sum of squares of (estimate - truth) / error is chi-squared with S degrees of freedom for each coefficient. The
-test is two-sided at `FALSE_ALARM` for all coefficients together. Seeds are fixed, so it raises no false alarm. Standard errors that
-leave the noise on tables out, or take it three times as large, are planted and must be rejected."""
+test is two-sided at `FALSE_ALARM` for all coefficients together. Seeds are fixed, so it raises no false alarm. Standard errors
+that leave the noise on tables out, or take it three times as large, are planted and must be rejected."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from verticil.miner.learning.model_tables import observed_of
 from verticil.shared.numerics.estimation import parameters
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.noise import noised
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.model.network import PairEstimate
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_sigma
@@ -34,8 +35,14 @@ def owner_study(study: Study, epsilon: float) -> Study:
     return owners_study(study, method="joint", epsilon=epsilon, delta=1e-9)
 
 
-def release_of(columns: Sequence[np.ndarray], study: Study, seed: int) -> SimpleNamespace:
-    """The models of a release of these people, as `ReleaseModels` has them."""
+def noisy_tables(columns: Sequence[np.ndarray], study: Study, seed: int) -> NoisyTables:
+    """The tables of these people as the owner counts them, with the noise of a seed."""
+    key = hashlib.sha256(f"regression {seed}".encode()).digest()
+    return noised(counted_tables(columns, study), tables_sigma(study), key)
+
+
+def release_of(columns: Sequence[np.ndarray], study: Study, seed: int, *, with_model: bool = True) -> SimpleNamespace:
+    """The models of a release of these people, as `ReleaseModels` has them; without the joint model shares alone."""
     generator = np.random.default_rng([seed, 43])
     released = []
     for unit, column in zip(study.units, columns, strict=True):
@@ -45,10 +52,8 @@ def release_of(columns: Sequence[np.ndarray], study: Study, seed: int) -> Simple
         cumulative = np.cumsum(unit.transition.probabilities, axis=1)[column]
         codes = (generator.random(len(column))[:, None] > cumulative).sum(axis=1)
         released.append(np.minimum(codes, unit.transition.n_states - 1).astype(column.dtype))
-    tables = counted_tables(released, study)
-    if study.tables is not None:
-        tables = noised(tables, tables_sigma(study), hashlib.sha256(f"regression {seed}".encode()).digest())
-    joint = estimate(tables, seed=1).model
+    tables = counted_tables(released, study) if study.tables is None else noisy_tables(released, study, seed)
+    joint = estimate(tables, seed=1).model if with_model else None
 
     def of(axes: tuple[int, ...]) -> tuple:
         table, counts, design = observed_of(tables, axes)
@@ -62,7 +67,7 @@ def release_of(columns: Sequence[np.ndarray], study: Study, seed: int) -> Simple
                 counts,
                 design,
                 variable=variable,
-                model=joint.shares([variable]),
+                model=np.full(study.schema[variable].n_states, np.nan),
                 level=0.95,
                 noise_variance=variance,
                 people=tables.people,

@@ -1,8 +1,8 @@
 """``release.regress``: which way a regression goes, and its result as a value.
 
-Linear regressions go by the published tables of pairs (`moments`). Logistic ones need more than pairs; they go by records of every
-sampled network (`sets`). A release without what is needed has no interval that holds, and the error says what it needs. Linear
-regressions never go by sets: there nominal 95 % intervals hold .88 (`tests/bench/release_regression.py --sets`).
+Linear regressions go by the published tables of pairs (`moments`). Logistic ones need more than pairs; they go by records of
+every sampled network (`sets`). A release without what is needed has no interval that holds, and the error says what it needs.
+Linear regressions never go by sets: there nominal 95 % intervals hold .88 (`tests/bench/release_regression.py --sets`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ itself, and `shared.numerics.posterior.combining` puts the results together (Rag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,8 @@ from verticil.shared.synthesis.synthesis import sample_codes
 
 LARGER: Final = 10
 MOST_RECORDS: Final = 200_000
+
+Fit = Callable[[Sequence[Codes], Design], tuple[Floats, Floats]]
 
 
 def draw_sets(models: ReleaseModels) -> Iterator[list[Codes]]:
@@ -49,13 +51,21 @@ def combine(models: ReleaseModels, estimates: Floats, variances: Floats, level: 
     ]
 
 
-def regress_sets(models: ReleaseModels, design: Design, level: float) -> Coefficients:
-    """Return the coefficients of a logistic regression over all sets.
+def regress_sets(models: ReleaseModels, design: Design, level: float, *, fit: Fit | None = None) -> Coefficients:
+    """Return the coefficients of a regression over all sets.
+
+    Args:
+        models: of a release with sampled networks.
+        design: of the regression.
+        level: of each interval.
+        fit: the regression of one set; None: logistic.
 
     Raises:
         GateFailed: TOO_NOISY, the predictors do not determine the coefficients in one of the sets.
     """
-    estimates, variances = (np.array(part) for part in zip(*(_fit(own, design) for own in draw_sets(models)), strict=True))
+    estimates, variances = (
+        np.array(part) for part in zip(*((fit or fit_set)(own, design) for own in draw_sets(models)), strict=True)
+    )
     combined = combine(models, estimates, variances, level)
     return Coefficients(
         estimate=np.array([item.estimate for item in combined]),
@@ -65,8 +75,8 @@ def regress_sets(models: ReleaseModels, design: Design, level: float) -> Coeffic
     )
 
 
-def _fit(records: Sequence[Codes], design: Design) -> tuple[Floats, Floats]:
-    """Return the coefficients of one set and the variances that it gives them."""
+def fit_set(records: Sequence[Codes], design: Design) -> tuple[Floats, Floats]:
+    """Return the logistic coefficients of one set and the variances that it gives them."""
     shape = [len(design.values), *(len(predictor.features) for predictor in design.predictors)]
     columns = [records[v].astype(np.intp) for v in design.variables]
     rows, weights = np.unique(np.ravel_multi_index(columns, shape), return_counts=True)
