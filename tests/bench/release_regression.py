@@ -108,7 +108,9 @@ def of_tables(name: str, data: Data, document: Study, epsilon: float | None, see
             truth = shares(data.columns, table.variables, study)
             cells.add([str(cell) for cell in range(truth.size)], table.low.ravel(), truth, table.high.ravel())
         records = (
-            sample_codes(release.joint, data.n, generator=np.random.default_rng(seed)) if seed < ORDINARY else None
+            sample_codes(release.joint, data.n, generator=np.random.default_rng(seed))
+            if formulas and seed < ORDINARY
+            else None
         )
         for formula, row in zip(formulas, rows, strict=True):
             try:

@@ -119,7 +119,7 @@ def test_a_joint_model_answers_where_records_come_from_one(release_content: Rele
 def test_a_probability_outside_of_its_interval_has_a_reason(release_content: ReleaseContent) -> None:
     network, joint = random_network(VARIABLES, PARENTS), random_mixture(STATES)
     answers = [
-        query(models_of(network, release_content, model), v) for model in (joint, None) for v in ("v0", "v1", "v4")
+        query(models_of(network, release_content, model), v, {}) for model in (joint, None) for v in ("v0", "v1", "v4")
     ]
     reasons = set()
     for answer in answers:

@@ -32,7 +32,7 @@ from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import GateFailed
 
 MOST_BIAS: Final = 0.5
-MOST_COEFFICIENTS: Final = 100
+MOST_COEFFICIENTS: Final = 60
 _RECORDS_AT_ONCE: Final = 500
 
 

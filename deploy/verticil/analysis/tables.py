@@ -119,6 +119,12 @@ class Measured:
                 "a column of this study was sent as sets of categories; intervals are there for other columns alone",
                 hint='use a study with method = "posterior"',
             )
+        if study.samples_graphs and study.posterior.missing == "augment":
+            raise Misuse(
+                "USAGE",
+                "the study draws missing values, and its published shares do not say how far they depend on that",
+                hint="use release.query, or a study that keeps missing values as a category",
+            )
         self.models, self.study = models, study
         self.n_people = count_people(models)
         self.units = tuple(study.column_unit(index) for index in range(len(study.units)))

@@ -408,6 +408,7 @@ class Release:
 
         from verticil.analysis.regression import regress
 
+        self._import_for_sets()
         result = regress(self.models, formula, family=family, level=level)
         design, coefficients = result.design, result.coefficients
         frame = pd.DataFrame(
@@ -423,6 +424,13 @@ class Release:
             way=result.way, level=level, people=self.n_common, reference=design.reference, merged=design.merged
         )
         return frame
+
+    def _import_for_sets(self) -> None:
+        """Check that what combines sets of records is installed, where the release has sampled networks."""
+        from verticil.api.optional import import_optional
+
+        if self.models.sampled:
+            import_optional("scipy")
 
     def tabulate(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
         """Estimate the share of each combination of categories, each with an interval of its own.
@@ -442,6 +450,7 @@ class Release:
 
         from verticil.analysis.tabulation import tabulate
 
+        self._import_for_sets()
         result = tabulate(self.models, columns, level=level)
         labels = [self.models.schema[variable].labels for variable in result.variables]
         frame = pd.DataFrame(
