@@ -32,7 +32,9 @@ from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import GateFailed
 
 MOST_BIAS: Final = 0.5
+"""Of a standard error: with a bias of half of it an interval of 95 % holds 92 %."""
 MOST_COEFFICIENTS: Final = 60
+"""Draws of their moments take some 10 CPU seconds and 100 MB then."""
 _RECORDS_AT_ONCE: Final = 500
 
 

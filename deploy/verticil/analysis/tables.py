@@ -76,7 +76,8 @@ def published_shares(models: ReleaseModels, variables: Sequence[int], pairs: Seq
             f"{names}"
             if missing_pairs
             else "the release leaves out shares of few people, so no interval can follow",
-            hint="name these in `pairs` under [release] of the study; to an owner who runs it again that costs nothing",
+            hint="name these in `pairs` under [release] of the study; to an owner who runs it again that costs nothing. "
+            "Studies between peers, and an owner's with PrivBayes, publish no pairs",
         )
     total = {v: _to_sum(marginals[v], 1.0) for v in variables}
     return Shares(one=total, two={(a, b): _consistent(tables[a, b], total[a], total[b], 1.0) for a, b in pairs})
