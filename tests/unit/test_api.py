@@ -123,6 +123,24 @@ def test_verification_is_the_commands(made: Made) -> None:
     )
 
 
+def test_estimates_come_as_frames_with_what_they_rest_on(made: Made) -> None:
+    parent, child = made.release.network.edges[0]
+    table = made.release.tabulate(parent, child)
+    assert list(table.columns) == ["estimate", "standard_error", "low", "high"]
+    assert table.index.names == [parent, child]
+    assert (table.attrs["way"], table.attrs["people"]) == ("tables", made.release.n_common)
+    shares = made.release.joint(parent, child)["estimate"]
+    assert (table["estimate"] - shares).abs().max() < 0.05
+    assert table["estimate"].sum() == pytest.approx(1.0)
+    category = made.release.variables.loc[child, "categories"][0]
+    frame = made.release.regress(f"`{child}` == '{category}' ~ C(`{parent}`)", level=0.9)
+    assert frame.index[0] == "Intercept"
+    assert (frame["low"] < frame["high"]).all()
+    assert frame.attrs["reference"].keys() == {parent}
+    with pytest.raises(Misuse, match="did you mean 'smoker'"):
+        made.release.tabulate("smokre")
+
+
 @pytest.mark.parametrize(
     "given",
     [{}, {"income": ">50K"}, {"smoker": "yes", "age": 40}, {"weight": "80.5", "income": "<=50K"}],

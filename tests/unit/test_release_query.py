@@ -116,6 +116,28 @@ def test_a_joint_model_answers_where_records_come_from_one(release_content: Rele
     assert [share.interval for share in answer.shares] == [share.interval for share in network_answer.shares]
 
 
+def test_a_probability_outside_of_its_interval_has_a_reason(release_content: ReleaseContent) -> None:
+    network, joint = random_network(VARIABLES, PARENTS), random_mixture(STATES)
+    answers = [
+        query(models_of(network, release_content, model), v, {}) for model in (joint, None) for v in ("v0", "v1", "v4")
+    ]
+    reasons = set()
+    for answer in answers:
+        outside = [
+            share.category
+            for share in answer.shares
+            if share.interval and not share.interval[0] <= share.probability <= share.interval[1]
+        ]
+        assert ("outside" in answer.to_dict()) == bool(outside)
+        if outside:
+            assert answer.outside is not None
+            names, _, reason = answer.outside.partition(": ")
+            assert names == ", ".join(outside)
+            assert ("joint model" in reason) == (answer.source == "joint")
+            reasons.add(answer.source)
+    assert "joint" in reasons
+
+
 def test_rules_are_known_of_everybody(release_content: ReleaseContent, monkeypatch: pytest.MonkeyPatch) -> None:
     """P given that v0 = c0 means v3 = c1, by the whole table; without raking, which the page of knowledge describes."""
     network = random_network(VARIABLES, PARENTS, rounded=False)

@@ -358,7 +358,8 @@ class Release:
             A row for each category: ``probability``; ``low`` and ``high``, the network's interval at the study's level,
             conditional on its structure, NaN where nothing can be said; ``network``, its own probability, NaN where it is too
             wide for one. ``attrs`` has the rest of the document of ``verticil release query --format json``: ``source`` says
-            which model answered, ``interval`` how intervals were made, ``too_wide`` what the network could not.
+            which model answered, ``interval`` how intervals were made, ``too_wide`` what the network could
+            not, ``outside`` why a probability lies outside of its interval.
 
         Raises:
             Misuse: USAGE, no such variable or category (the nearest one is named), what is given has probability 0, or it needs
@@ -379,6 +380,86 @@ class Release:
             index=pd.Index([item.category for item in answer.shares], name=target),
         )
         frame.attrs.update({key: value for key, value in answer.to_dict().items() if key != "shares"})
+        return frame
+
+    # ---- estimates
+
+    def regress(
+        self, formula: str, *, family: Literal["linear", "logistic"] = "linear", level: float = 0.95
+    ) -> pd.DataFrame:
+        """Estimate a regression with intervals that know of the noise; a regression on `table` shrinks its effects.
+
+        Args:
+            formula: ``"weight ~ age + C(ward)"``, or ``"smoker == 'yes' ~ age"`` for the share of a category. Numbers count as
+                their bin's mean; names with signs stand in backticks.
+            family: ``logistic`` needs a release of sampled graphs.
+            level: of each interval.
+
+        Returns:
+            A row for each coefficient: ``estimate``, ``standard_error``, ``low`` and ``high``, of the population that the
+            people are from. ``attrs``: ``way`` (``tables`` or ``sets``), ``level``, ``people``, ``reference`` (of each column of
+            categories the one that others are compared with), ``merged`` (categories too rare for a coefficient of their own).
+
+        Raises:
+            Misuse: USAGE, no such column, or the release has no tables that an interval could follow from; the hint has them.
+            GateFailed: TOO_NOISY, the noise does not allow so many coefficients, or drowns a column.
+        """
+        import pandas as pd
+
+        from verticil.analysis.regression import regress
+
+        self._import_for_sets()
+        result = regress(self.models, formula, family=family, level=level)
+        design, coefficients = result.design, result.coefficients
+        frame = pd.DataFrame(
+            {
+                "estimate": coefficients.estimate,
+                "standard_error": coefficients.standard_error,
+                "low": coefficients.low,
+                "high": coefficients.high,
+            },
+            index=pd.Index(design.labels, name="coefficient"),
+        )
+        frame.attrs.update(
+            way=result.way, level=level, people=self.n_common, reference=design.reference, merged=design.merged
+        )
+        return frame
+
+    def _import_for_sets(self) -> None:
+        """Check that what combines sets of records is installed, where the release has sampled networks."""
+        from verticil.api.optional import import_optional
+
+        if self.models.sampled:
+            import_optional("scipy")
+
+    def tabulate(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
+        """Estimate the share of each combination of categories, each with an interval of its own.
+
+        Args:
+            columns: one or two; more of a release of sampled graphs.
+            level: of each interval; those of `joint` hold together, and are wider.
+
+        Returns:
+            A row for each combination: ``estimate`` (unbiased, not clipped), ``standard_error``, ``low``, ``high``. ``attrs``
+            as of `regress`: ``way``, ``level``, ``people``.
+
+        Raises:
+            Misuse: USAGE, as of `regress`.
+        """
+        import pandas as pd
+
+        from verticil.analysis.tabulation import tabulate
+
+        self._import_for_sets()
+        result = tabulate(self.models, columns, level=level)
+        labels = [self.models.schema[variable].labels for variable in result.variables]
+        frame = pd.DataFrame(
+            {name: getattr(result, name).ravel() for name in ("estimate", "standard_error", "low", "high")},
+            index=pd.MultiIndex.from_product(labels, names=columns)
+            if len(labels) > 1
+            else pd.Index(labels[0], name=columns[0]),
+        )
+        frame.attrs.update(way=result.way, level=level, people=self.n_common)
         return frame
 
     # ---- records

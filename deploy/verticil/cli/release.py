@@ -280,6 +280,8 @@ def ask(
     model = "joint model" if answer.source == "joint" else "network"
     interval = "none" if answer.interval == "none" else "of the network, conditional on its structure"
     say(f"probability: of the {model}; interval: {interval}", style="dim")
+    if answer.outside is not None:
+        say(f"outside of its interval: {answer.outside}", style="dim")
     if answer.too_wide is not None:
         alone = answer.shares[0].network is None
         what = "the joint model answers alone: the network" if alone else "the delta method"

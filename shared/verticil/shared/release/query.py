@@ -14,7 +14,8 @@ consensus. The interval is the network's, at the study's level and conditional o
   row of which nothing can be estimated counts as any distribution with its mean: SE² = θ (1 - θ).
 
 A joint model has no intervals of its own: where its probability is outside, the two models differ by more than the noise explains
-that the network's parameters have. What a study states of records (rules) enters as known.
+that the network's parameters have. The answer says so (`QueryAnswer.outside`). What a study states of records (rules) enters as
+known.
 
 A network can be too wide for exact elimination. Where only the derivatives are, there is no interval but a published one. Where
 the probabilities are, too, a joint model answers alone, if records come from one or it is named: given evidence e its component c
@@ -24,7 +25,7 @@ has the weight w_c P(e | c) over their sum, which needs no table at all. The ans
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final, Literal
@@ -43,6 +44,7 @@ from verticil.shared.study.document import Source
 
 _NOTHING_LEFT: Final = 1e-12
 """Of a row's probability beside a category's: its own slope is then 0, too."""
+_SLACK: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class QueryAnswer:
         shares: one for each category.
         too_wide: which table of the network is too large: for the delta method, or, where `Share.network` is None, for any
             answer, so that the joint model answers alone; None: none is.
+        outside: why a probability lies outside of its interval, and of which categories; None: none does.
     """
 
     target: str
@@ -79,6 +82,7 @@ class QueryAnswer:
     given_probability: float
     shares: tuple[Share, ...]
     too_wide: str | None = left_out()
+    outside: str | None = left_out()
 
     def to_dict(self) -> dict[str, object]:
         """Return the answer as a document."""
@@ -148,6 +152,7 @@ def query(
         )
         raise Misuse("USAGE", f"given: {error}", hint=hint) from None
     low, high = answer.ends
+    labels = schema[position].labels
     return QueryAnswer(
         target=target,
         given={schema.names[v]: schema[v].labels[code] for v, code in evidence.items()},
@@ -162,10 +167,30 @@ def query(
                 network=None if math.isnan(answer.own[code]) else float(answer.own[code]),
                 interval=None if math.isnan(low[code]) else (float(low[code]), float(high[code])),
             )
-            for code, label in enumerate(schema[position].labels)
+            for code, label in enumerate(labels)
         ),
         too_wide=answer.too_wide,
+        outside=_why_outside(labels, own_shares, answer, by_joint=joint is not None),
     )
+
+
+def _why_outside(labels: Sequence[str], shares: Floats, answer: _OfNetwork, *, by_joint: bool) -> str | None:
+    """Return why some probabilities lie outside of their intervals; None: none does."""
+    low, high = answer.ends
+    outside = [
+        label
+        for label, is_outside in zip(labels, (shares < low - _SLACK) | (shares > high + _SLACK), strict=True)
+        if is_outside
+    ]
+    if not outside:
+        return None
+    reason = (
+        "the interval is the network's; the joint model, which answers, sees all pairs of columns and differs from it by more "
+        "than the noise of the network's parameters"
+        if by_joint
+        else "the interval is that of the unbiased estimate; the network's probability leans on tables with fewer parents"
+    )
+    return f"{', '.join(outside)}: {reason}"
 
 
 def _of_network(models: ReleaseModels, target: int, evidence: Mapping[int, int], level: float) -> _OfNetwork:

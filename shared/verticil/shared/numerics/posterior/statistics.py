@@ -192,7 +192,7 @@ class Coefficient:
             weighted_x = x.T * weights
             coefficients: Floats | None = np.asarray(np.linalg.solve(weighted_x @ x, weighted_x @ y), dtype=np.float64)
         else:
-            coefficients = _logistic(x, (codes[:, -1] == self.event).astype(np.float64), weights)
+            coefficients = fit_logistic(x, (codes[:, -1] == self.event).astype(np.float64), weights)
         if coefficients is None:
             return math.nan
         return float(coefficients[0 if self.of is None else 1 + self.predictors.index(self.of)])
@@ -202,7 +202,7 @@ class Coefficient:
         return codes.astype(np.float64) if values is None else np.asarray(values, dtype=np.float64)[codes]
 
 
-def _logistic(x: Floats, y: Floats, weights: Floats) -> Floats | None:
+def fit_logistic(x: Floats, y: Floats, weights: Floats) -> Floats | None:
     """Return the coefficients by Newton's method; None where the likelihood has no maximum or it was not reached."""
     beta = np.zeros(x.shape[1])
     for _ in range(TUNING.newton_steps):
