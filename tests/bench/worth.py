@@ -22,7 +22,7 @@ import pandas as pd
 
 import verticil.api as vt
 from verticil.curator import synthesize
-from verticil.shared.release.worth import Worth
+from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 

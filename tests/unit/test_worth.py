@@ -17,8 +17,8 @@ from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.worth import estimate_worth
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.worth import Worth, measured, read_worth, sentence
 from verticil.shared.numerics.model.joint import JointModel, Mixture
-from verticil.shared.release.worth import Worth, measured, read_worth, sentence
 
 PAIRS = list(itertools.combinations(range(len(N_STATES)), 2))
 NAMES = tuple(f"v{place}" for place in range(len(N_STATES)))

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from verticil.miner.learning.publication import DrawnRecords, PublishedModels
     from verticil.shared.core.arrays import Codes
     from verticil.shared.federation.identity.signing import SigningKey
+    from verticil.shared.numerics.joint.worth import Worth
     from verticil.shared.numerics.posterior.result import StructurePosterior
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.formats.posterior import PublishedPosterior
-    from verticil.shared.release.worth import Worth
 
 TABLES: Final = (".csv", ".parquet")
 """Ends of files that get the records alone."""
@@ -223,7 +223,7 @@ def _worth_of(worth: Worth | None, comparison: Sequence[Compared] | None) -> Wor
     if worth is None or "joint" not in rows:
         return worth
     from verticil.curator.comparison import INDEPENDENT
-    from verticil.shared.release.worth import measured
+    from verticil.shared.numerics.joint.worth import measured
 
     one_way, two_way, *_ = (distance.mean for distance in rows["joint"])
     return measured(one_way, two_way, rows[INDEPENDENT][1].mean, worth)

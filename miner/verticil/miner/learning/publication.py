@@ -22,6 +22,7 @@ from verticil.miner.learning.search_facts import search_facts
 from verticil.shared.core.arrays import Codes
 from verticil.shared.documents.json_document import Json
 from verticil.shared.numerics.joint.estimate import JointEstimate
+from verticil.shared.numerics.joint.worth import KEY as WORTH
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.rounding import round_joint, round_network
 from verticil.shared.numerics.posterior.result import StructurePosterior
@@ -29,7 +30,6 @@ from verticil.shared.release.content import OpenedTables, ReleaseContent, Signed
 from verticil.shared.release.formats.joint import fits
 from verticil.shared.release.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
 from verticil.shared.release.records import released_records
-from verticil.shared.release.worth import KEY as WORTH
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.table_columns import PiecewiseTable

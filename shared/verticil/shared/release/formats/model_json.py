@@ -13,7 +13,7 @@ In Model I (`peer`) it also says, for each table, which party learned it and fro
 randomized column, and whether the numbers are exact functions of raw data.
 
 Where synthetic records come from a joint model of all tables, the key `joint` holds it (`formats.joint`) and how it was fitted.
-`worth` has the estimated distances of records to the people (`verticil.shared.release.worth`).
+`worth` has the estimated distances of records to the people (`verticil.shared.numerics.joint.worth`).
 Where a study leaves open what they come from, `sampled_from` says how much of each, {"joint": share, "network": share}.
 What a study states of all records, and nobody learned, `knowledge` repeats in the form of study.json: the variables that follow
 from others are there and not among `variables`. `deterministic` has these as nodes, with the same layout of tables: with
@@ -39,13 +39,13 @@ from verticil.shared.documents.json_document import Json, JsonNode, parse
 from verticil.shared.documents.record import write as written
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
 from verticil.shared.numerics.estimation.parent_smoothing import RECORDS
+from verticil.shared.numerics.joint.worth import KEY as WORTH
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.formats import joint
-from verticil.shared.release.worth import KEY as WORTH
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from verticil.shared.documents.json_document import Json
+from verticil.shared.numerics.joint.worth import read_worth, sentence
 from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, describe_knowledge
 from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.privacy.accounts import PUBLIC
@@ -29,7 +30,6 @@ from verticil.shared.release.report import layout, probabilities
 from verticil.shared.release.report.joint import joint_view, sampled_from
 from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.wording import remarks
-from verticil.shared.release.worth import read_worth, sentence
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words
