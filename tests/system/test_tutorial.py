@@ -13,6 +13,7 @@ import pytest
 
 from support import PATIENCE_SECONDS
 from support.notebook import masked
+from support.requirements import installed_with
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "deploy" / "docs" / "tutorial.ipynb"
@@ -22,6 +23,8 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from support.notebook import executed
+from support.requirements import hide_others
+hide_others(*json.loads(sys.argv[4]))
 notebook, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
 code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
 outputs = executed({"cells": [*code, *({"cell_type": "code", "source": [text]} for text in json.loads(sys.argv[3]))]}, folder)
@@ -36,7 +39,8 @@ def test_each_cell_shows_what_stands_below_it_and_the_page_can_be_typed(tmp_path
     blocks = FENCE.findall(PAGE.read_text(encoding="utf-8"))
     assert {language for language, _ in blocks} == {"python"}
     done = subprocess.run(
-        [sys.executable, "-W", "error::FutureWarning", "-c", PROGRAM, NOTEBOOK, tmp_path, json.dumps([b for _, b in blocks])],
+        [sys.executable, "-W", "error::FutureWarning", "-c", PROGRAM, NOTEBOOK, tmp_path, json.dumps([b for _, b in blocks]),
+         json.dumps(extras_of(notebook))],
         cwd=ROOT / "tests",
         capture_output=True,
         text=True,
@@ -54,6 +58,19 @@ def test_each_cell_shows_what_stands_below_it_and_the_page_can_be_typed(tmp_path
         else:
             assert found == expected
     assert len(outputs) == len(cells) + len(blocks)
+
+
+def extras_of(notebook: dict[str, Any]) -> list[str]:
+    """The extras that the first cell names: an environment with them has all that the others need."""
+    (named,) = re.findall(r"`pip install '\.\[([\w,]+)\]' notebook`", "".join(notebook["cells"][0]["source"]))
+    return named.split(",")
+
+
+def test_the_environment_that_the_tutorial_names_has_what_its_cells_import() -> None:
+    names = installed_with(*extras_of(json.loads(NOTEBOOK.read_text(encoding="utf-8"))))
+    assert {"networkx", "numba", "pandas", "scikit-learn", "scipy"} <= names
+    assert not {"pgmpy", "pyagrum", "pytest", "rdflib"} & names
+    assert "networkx" in installed_with("analyst")
 
 
 def shape_of(outputs: list[dict[str, Any]]) -> list[tuple[str, int]]:

@@ -29,6 +29,7 @@ from verticil.api.federation import run_coroutine
 from verticil.api.frames import type_columns
 from verticil.cli.main import main
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
+from verticil.shared.core.installation import install_package
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.synthesis.synthesis import decode
 
@@ -467,7 +468,7 @@ def test_a_package_that_is_missing_is_named(made: Made, monkeypatch: pytest.Monk
         with pytest.raises(Misuse, match=f"this needs {package}.*, which is not installed") as caught:
             call()
         assert caught.value.code == "USAGE"
-        assert caught.value.hint.startswith(f"pip install {package}")
+        assert caught.value.hint.startswith(install_package(package))
     with pytest.raises(Misuse, match="this needs no_such_package"):
         optional.import_optional("no_such_package")
 

@@ -16,6 +16,7 @@ from verticil.cli.commands import names
 from verticil.cli.main import main
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPERIMENTS = ROOT / "deploy" / "experiments"
@@ -114,7 +115,7 @@ def test_without_the_package_its_command_is_in_no_list_and_says_what_to_install(
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"] == "USAGE"
     assert "verticil-experiments, which is not installed" in error["message"]
-    assert "pip install ./deploy/experiments" in error["hint"]
+    assert error["hint"] == install_experiments()
 
 
 @pytest.mark.whole

@@ -23,6 +23,7 @@ from verticil.evaluate.evaluation import HTML, INTERNAL, JSON
 from verticil.evaluate.figures import Asked, figure, summaries, worst_first
 from verticil.evaluate.reading import table_of
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
+from verticil.shared.core.installation import install_command
 from verticil.shared.study.document import Study
 
 N = 400
@@ -83,7 +84,7 @@ def test_at_most_a_dozen_figures_each_with_floor_baseline_and_seeds_the_worst_fi
 def test_what_a_table_does_not_determine_is_not_known_and_no_gain() -> None:
     """One answer for everybody determines no coefficient: intervals without ends overlap by 0, and no difference is known."""
     real = people(1, 1500)
-    found = evaluate(real, real.assign(sick=True), only=["regression"])
+    found = evaluate(real, real.assign(sick=True), only=["regression"], target="sick")
     rows = [row for row in found.to_dict()["metrics"]["regression"] if row["table"] == "synthetic"]  # type: ignore[index, call-overload]
     assert [row["interval_overlap"] for row in rows] == [0.0] * 5
     assert [row["standardized_difference"] for row in rows] == [None] * 5
@@ -231,7 +232,7 @@ def test_without_scikit_learn_it_says_what_to_install_before_anything_is_compute
     )
     with pytest.raises(Misuse, match="evaluation needs scikit-learn, not installed here") as caught:
         evaluate(people(1), people(3), only=["distances"])
-    assert caught.value.hint == "pip install 'verticil[evaluate]'"
+    assert caught.value.hint == install_command("evaluate")
 
 
 # ---- knowledge
@@ -342,8 +343,7 @@ def test_columns_that_follow_are_written_for_tables_of_people(tmp_path: Path) ->
 def test_what_follows_from_the_predicted_column_does_not_tell_it(tmp_path: Path) -> None:
     """Education is drawn of three by chance, and its number says it: who learns that is right in all cases, else in a third."""
     study = knowledge.study(tmp_path, knowledge.FUNCTION)
-    found = evaluate(known(400), known(400, seed=2), study=study, only=["utility", "regression"])
-    assert found.facts["target"] == "education"
+    found = evaluate(known(400), known(400, seed=2), study=study, only=["utility", "regression"], target="education")
     assert found.metrics["utility"]["accuracy"].max() < 0.5
     assert {row["column"] for row in found.details["regression"]} == {"constant", "relationship", "sex"}
 
@@ -386,7 +386,7 @@ def test_a_party_holds_its_own_columns_against_a_release_and_is_told_what_nobody
     assert [pair["parties"] for pair in document["across"]["pairs"]] == [["clinic", "insurer"]] * len(
         document["across"]["pairs"]
     )
-    assert "3. What nobody in this federation can evaluate" in (tmp_path / "out" / HTML).read_text()
+    assert "4. What nobody in this federation can evaluate" in (tmp_path / "out" / HTML).read_text()
     people = pd.read_csv(tmp_path / "clinic.csv").merge(pd.read_csv(tmp_path / "insurer.csv"), on="id")
     release = vt.load(tmp_path / "release", ca=tmp_path / "ca.crt")
     by_python = vt.evaluate(people.drop(columns="id"), release, only=["knowledge"])

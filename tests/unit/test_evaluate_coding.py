@@ -69,8 +69,12 @@ def test_what_cannot_be_compared_is_an_error_without_a_value() -> None:
     strange = real.rename(columns=lambda name: f"{name}_2")
     for other, code, said in (
         (strange, "DATA_COLUMN_MISSING", "'age_2' for 'age'?"),
-        (real.assign(ward="secret"), "DATA_CATEGORY_UNSEEN", "none of its 1 value is one of"),
-        (real.assign(age="secret"), "DATA_CATEGORY_UNSEEN", "column 'age'"),
+        (
+            real.assign(ward="secret"),
+            "DATA_CATEGORY_UNSEEN",
+            "expected some of the real table's 4 values; none of its 1 value in 200 rows",
+        ),
+        (real.assign(age="secret"), "DATA_CATEGORY_UNSEEN", "column 'age': expected numbers"),
         (real.iloc[:1], "DATA_EMPTY", "1 row, expected at least 20"),
         (real[["age"]], "DATA_COLUMN_MISSING", "'ward'"),
     ):

@@ -104,10 +104,9 @@ def test_nobody_is_attacked_twice() -> None:
     )
     made = list(rounds(real, holdout, size=1000, seed=3, full=False))
     for tables in ([one.members for one in made], [one.others for one in made]):
-        ids = np.concatenate([table.values[-1] for table in tables if table is not None])
+        ids = np.concatenate([table.values[-1] for table in tables])
         assert len(set(ids.tolist())) == len(ids) == 1000  # as many members as there are others
     for one in made:
-        assert one.others is not None
         for inside, whole in ((one.members, one.real), (one.others, one.tested)):
             assert all(np.array_equal(a, b[: inside.n]) for a, b in zip(inside.codes, whole.codes, strict=True))
         kept = {id_ for table in (one.real, one.floor) for id_ in table.values[-1].tolist()}
@@ -124,31 +123,21 @@ def test_the_same_seed_gives_the_same_figures_and_every_metric_runs_alone() -> N
     assert len([asked for metric in METRICS for asked in metric.figures]) <= 4
 
 
-@pytest.mark.whole
-def test_without_a_holdout_there_are_rates_and_no_figure() -> None:
-    found = attacked(REAL[:200], FRESH[:100], None, only=["disclosure"])
-    assert {figure.asked.key for figure in found.figures} == HEADLINES
-    for figure in found.figures:
-        assert math.isnan(figure.value)
-        assert figure.verdict == "not computed"
-        assert "--holdout" in figure.reason
-    measured = found.metrics
-    for name, key in (
-        ("membership", "copied"),
-        ("attribution", "gcap"),
-        ("linkability", "linked"),
-        ("classifiers", "accuracy_members"),
-    ):
-        assert measured[name].query("table == 'S'")[key].between(0, 1).all()
-        assert not any("others" in column or "advantage" in column for column in measured[name].columns)
-    assert measured["membership"].query("table == 'baseline'")["copied"].tolist() == [1.0] * 5
+def test_without_a_holdout_attacks_are_skipped_and_it_is_said() -> None:
+    evaluation = attacked(REAL[:200], FRESH[:100], None, only=["disclosure"])
+    assert {figure.asked.key for figure in evaluation.figures} == HEADLINES
+    assert {(figure.verdict, math.isnan(figure.value)) for figure in evaluation.figures} == {("not computed", True)}
+    assert set(evaluation.left_out) == {metric.name for metric in METRICS}
+    assert all("is skipped" in reason and "--holdout" in reason for reason in evaluation.left_out.values())
+    assert evaluation.measured == {}
+    assert "was skipped" in evaluation._repr_html_() or "is skipped" in evaluation._repr_html_()
 
 
 def test_too_few_people_are_not_attacked_and_it_is_said() -> None:
     found = attacked(REAL[:90], FRESH[:60], HOLDOUT[:90], only=["linkability"])
     (figure,) = found.figures
     assert figure.verdict == "not computed"
-    assert "needs 100 records of the real table and of the holdout" in figure.reason
+    assert "is skipped: it needs 100 records of the real table and of the holdout" in figure.reason
 
 
 def test_an_attack_that_nobody_withstands_tells_nothing_of_members() -> None:

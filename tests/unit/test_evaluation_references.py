@@ -57,6 +57,26 @@ def dummies(*tables: CodedTable) -> np.ndarray:
     )
 
 
+def test_a_category_that_decides_leaves_the_other_probabilities_as_they_are() -> None:
+    """Category 0 of `a` is of class 0 alone; without its records category 1 of `b` is of class 1 alone; of the others c tells."""
+    generator = np.random.default_rng(4)
+    a, b, c = (generator.integers(0, 3, 600) for _ in range(3))
+    target = (generator.random(600) < 0.3 + 0.2 * c).astype(float)
+    target[b == 1], target[a == 0] = 1.0, 0.0
+    fit = logistic.fit(logistic.indicators([a, b, c], [3, 3, 3]), target)
+    rest = (a != 0) & (b != 1)
+    assert (fit.probabilities[a == 0] == 0).all()
+    assert (fit.probabilities[(a != 0) & (b == 1)] == 1).all()
+    assert fit.rank == 7
+    frame = pd.DataFrame({"a": a, "b": b, "c": c})[rest].astype("category")
+    design = sm.add_constant(pd.get_dummies(frame, drop_first=True).to_numpy(dtype=float))
+    reference = sm.GLM(target[rest], design, family=sm.families.Binomial()).fit(tol=1e-14, maxiter=100)
+    np.testing.assert_allclose(fit.probabilities[rest], reference.fittedvalues, atol=1e-9)
+    every = logistic.fit(logistic.indicators([a], [3]), (a == 0).astype(float))
+    assert (every.probabilities == (a == 0)).all()
+    assert np.isnan(every.coefficients).all()
+
+
 def test_pmse_is_that_of_statsmodels_and_its_rank_counts_no_column_that_follows() -> None:
     real, other = table(1, follows=True), table(2, 600, shift=0.3, follows=True)
     made = np.repeat([0.0, 1.0], [real.n, other.n])

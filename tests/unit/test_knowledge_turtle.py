@@ -15,6 +15,7 @@ from support.knowledge import FUNCTION, GRAPH, HEAD, PREFIXES
 from support.knowledge import study as by_tables
 from support.releases import random_network
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_command
 from verticil.shared.numerics.knowledge import turtle
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import function_codes
@@ -157,7 +158,7 @@ def test_a_missing_file_a_folder_and_a_missing_library_say_what_to_do(tmp_path, 
     monkeypatch.setitem(sys.modules, "rdflib", None)
     with pytest.raises(Misuse, match=r"rules\.ttl: reading Turtle needs rdflib, which is not installed") as caught:
         by_file(tmp_path, GRAPH)
-    assert "verticil[knowledge]" in caught.value.hint
+    assert install_command("knowledge") in caught.value.hint
 
 
 @pytest.mark.whole

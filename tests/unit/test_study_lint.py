@@ -164,8 +164,6 @@ def test_findings_about_the_head():
         ("error", "below-minimum"),
     ]
     assert all(finding.severity == "warning" for finding in late[2:])
-    alone = dataclasses.replace(EXAMPLE, parties=("census_bureau",))
-    assert ("one-party", "party") in codes(alone)
 
 
 def test_a_family_with_more_cells_than_records_is_named_with_what_the_records_are_worth():

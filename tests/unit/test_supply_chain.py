@@ -14,13 +14,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from support.requirements import required
 from verticil.party.config import PeerRule
 from verticil.party.protocol.between import context
+from verticil.shared.core.installation import install_command
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "deploy" / "requirements"
 ROLES = ("party", "peer", "miner")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 _PACKAGE = re.compile(r"([a-z0-9][a-z0-9.-]*)==([^ ;]+)(?: ; [^\\]+)? \\")
 _HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
@@ -46,20 +47,6 @@ def packages(text: str) -> dict[str, str]:
 
 def locked(name: str) -> dict[str, str]:
     return packages((LOCKS / f"{name}.txt").read_text(encoding="utf-8"))
-
-
-def required(*extras: str) -> list[Requirement]:
-    """What this project asks for, extras that name other extras followed."""
-    found = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
-    todo = list(extras)
-    while todo:
-        for text in PROJECT["project"]["optional-dependencies"][todo.pop()]:
-            requirement = Requirement(text)
-            if requirement.name == "verticil":
-                todo += requirement.extras
-            else:
-                found.append(requirement)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -150,7 +137,7 @@ def test_a_party_between_peers_says_which_package_it_lacks(monkeypatch: pytest.M
     lacking = context.lacking_packages(with_peer)
     assert lacking is not None
     assert "pandas and scipy not installed" in lacking.message
-    assert (lacking.code, "verticil[peer]" in lacking.hint) == ("CONFIG_INVALID", True)
+    assert (lacking.code, install_command("peer") in lacking.hint) == ("CONFIG_INVALID", True)
 
 
 @pytest.mark.whole

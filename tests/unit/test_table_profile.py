@@ -243,6 +243,39 @@ def test_the_types_of_a_parquet_file_are_taken(tmp_path: Path) -> None:
     assert columns[3].categories == ("low", "mid", "high")
 
 
+def test_a_column_whose_type_no_study_has_is_left_out_alone(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"sex": ["F", "M"] * 20, "stay": pd.to_timedelta(np.arange(40), unit="h")})
+    frame["codes"] = [[number] for number in range(40)]
+    frame.to_parquet(tmp_path / "t.parquet")
+    profile = profile_table("owner", tmp_path / "t.parquet")
+    assert [column.name for column in profile.columns] == ["sex", "stay", "codes"]
+    assert profile.columns[1].left_out.startswith("its type is duration")
+    assert "list" in profile.columns[2].left_out
+    assert not profile.columns[0].left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [
+        ("Patient-ID", True),
+        ("patientid", True),
+        ("personId", True),
+        ("person_id", True),
+        ("id", True),
+        ("paid", False),
+        ("valid", False),
+        ("bid", False),
+        ("fluid", False),
+    ],
+)
+def test_only_a_name_of_a_person_makes_a_repeated_column_an_id(tmp_path: Path, name: str, is_named: bool) -> None:
+    values = [str(number // 2 + 100) for number in range(1000)]
+    pd.DataFrame({name: values, "sex": ["F", "M"] * 500}).to_csv(tmp_path / "t.csv", index=False)
+    column = profile_table("owner", tmp_path / "t.csv").columns[0]
+    assert ("it repeats in 500 of 1,000 rows" in column.left_out) == is_named
+    assert bool(column.left_out) == is_named
+
+
 def test_categories_of_a_randomized_column_are_as_many_as_its_noise_leaves(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     towns = [f"town {place % 60:02d}" for place in range(3000)]

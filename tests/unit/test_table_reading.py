@@ -19,6 +19,7 @@ from verticil.party.config import dataset_rule
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, VerticilError
+from verticil.shared.core.installation import install_command
 from verticil.shared.documents.toml_table import Table
 from verticil.tables.reading import guess_reading
 from verticil.tables.texts import texts_of
@@ -294,7 +295,7 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("verticil.party.dataset.sources.optional_packages.find_spec", lambda _: None)
     with pytest.raises(VerticilError, match="needs pyreadstat, which is not installed") as caught:
         header(guess_reading(tmp_path / "t.sav").rule)
-    assert "verticil[formats]" in str(caught.value)
+    assert install_command("formats") in str(caught.value)
 
 
 def test_a_sheet_that_spans_far_more_cells_than_it_has_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from verticil.evaluate.measures.utility import CLASSIFIERS, Labelled, utility
+from verticil.evaluate.measures.utility import CLASSIFIERS, Labelled, area_under_curve, utility
 
 
 def table(n: int, seed: int, *, flip: float = 0.0, grid: int = 0) -> Labelled:
@@ -34,6 +34,18 @@ def test_merged_rows_give_the_same_support_vector_machine() -> None:
     plain = SVC().fit(scaler.transform(training.features), training.target)
     (found,) = utility(training, [tested], seed=1, classifiers=["SV"])
     assert found.accuracy["SV"] == (plain.predict(scaler.transform(tested.features)) == tested.target).mean()
+
+
+def test_of_more_classes_support_vectors_are_those_of_scikit_learn() -> None:
+    training, tested = (table(300, seed) for seed in (6, 7))
+    classes = [(t.features[:, 0] > 0.5).astype(np.int64) + t.target for t in (training, tested)]
+    scaler = StandardScaler().fit(training.features)
+    plain = SVC().fit(scaler.transform(training.features), classes[0])
+    three = [Labelled(features=t.features, target=own) for t, own in zip((training, tested), classes, strict=True)]
+    (found,) = utility(three[0], three[1:], seed=1, classifiers=["SV"])
+    rows = scaler.transform(tested.features)
+    assert found.accuracy["SV"] == (plain.predict(rows) == classes[1]).mean() > 0.9
+    assert found.auc["SV"] == pytest.approx(area_under_curve(classes[1], plain.decision_function(rows)))
 
 
 def test_one_class_in_training_is_what_is_predicted() -> None:

@@ -29,6 +29,7 @@ from verticil.reproduce import command, kipps
 from verticil.reproduce.experiment import Options
 from verticil.reproduce.kipps_methods import WAYS
 from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.core.installation import install_experiments
 from verticil.shared.numerics.knowledge.support import support
 
 SMALL = dataclasses.replace(QUICK, members=300, others=200, permutations=2, people=60)
@@ -234,7 +235,7 @@ def test_without_torch_the_extra_is_named(capsys: pytest.CaptureFixture[str], mo
     assert main(["reproduce", "kipps", "--quick"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "reproduce kipps needs torch" in said
-    assert "pip install './deploy/experiments[gan]'" in said
+    assert install_experiments("gan") in said
 
 
 @pytest.mark.parametrize(

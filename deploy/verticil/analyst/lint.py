@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.analyst.prediction import predict_study, prediction_text
+from verticil.analyst.prediction import drowned_shares, predict_study, prediction_text
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
 from verticil.shared.numerics.knowledge.reasoning import reach
@@ -47,7 +47,8 @@ _ILL_CONDITIONED: Final = 10.0  # variances grow a hundredfold
 _MANY_STATES: Final = 50
 _SMALL_MINIMUM: Final = 100
 _SOON_DAYS: Final = 7
-_SEVERITIES: Final = ("error", "warning", "note")
+SEVERITIES: Final = ("error", "warning", "note")
+"""What is said first."""
 
 
 def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
@@ -74,7 +75,22 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_round(study, table.n),
         *protocol_of(study).findings(study),
     ]
-    return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def lint_owner(study: Study, own: Study, n: int) -> list[Finding]:
+    """Return what is worth saying about a study that the owner of a whole table carries out alone: errors, warnings, notes.
+
+    Args:
+        study: as it was read.
+        own: the study that would be carried out, with noise on tables and columns as they are.
+        n: number of people.
+    """
+    findings = list(review_findings(study))
+    findings += [*_knowledge(study), *_labels(study), *_structure(own)]
+    if own.tables is not None and (words := delta_words(n, own.tables.delta)) is not None:
+        findings.append(_warning("delta-large", "tables.delta", *words))
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def refuse_hopeless(study: Study) -> None:
@@ -131,13 +147,6 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
             f"{minimum:,} common people are enough to go on: a release about so few can be about one of them",
             f"ask for at least {_SMALL_MINIMUM}",
         )
-    if len(study.parties) == 1:
-        yield _warning(
-            "one-party",
-            "party",
-            "there is one party, so nothing is linked",
-            "add the other parties, or let the owner of the whole table run verticil synthesize",
-        )
 
 
 def _share(study: Study, table: StudyTable) -> Iterator[Finding]:
@@ -179,6 +188,9 @@ def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
 def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
     """Yield findings on a study whose records come from a joint model: whether that is worth anything."""
     if study.release.sample_from != "joint" and study.tables is None:
+        return
+    if (drowned := drowned_shares(study, table.n)) is not None:
+        yield drowned
         return
     prediction = predict_study(study, table.n)
     if prediction is not None and prediction.no_nearer:

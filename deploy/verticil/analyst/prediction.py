@@ -7,9 +7,13 @@ from typing import Final
 
 from verticil.shared.numerics.joint.prediction import Prediction, predict
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import measures_itself, protocol_of, table_deviations
 
 _MOST: Final = 4000  # categories of all draws together; joint models are for fewer
+_MOST_ONE_WAY: Final = 0.08
+"""Mean error of single columns' shares above which records are of no use. All relations of a table of people together are worth so much:
+independent columns are .08 to .11 from Adult, CMC, ma2019 and a made-up hospital in tables of two columns."""
 
 
 def predict_study(study: Study, n: int) -> Prediction | None:
@@ -21,6 +25,35 @@ def predict_study(study: Study, n: int) -> Prediction | None:
     if sum(channel.n_states for channel in channels) > _MOST:
         return None
     return predict(channels, n, sigma=_deviation(study))
+
+
+def drowned_shares(study: Study, n: int) -> Finding | None:
+    """Return an error where the noise on tables hides the shares of single columns from so many people; None: it does not.
+
+    The error is the predicted mean total variation distance of a single column's shares; above `_MOST_ONE_WAY` the records are of
+    no use. The hint says how many of the columns, those with the fewest categories, the same epsilon pays for: noise on a count
+    grows with the square root of the number of tables.
+    """
+    prediction = predict_study(study, n)
+    if study.tables is None or prediction is None or prediction.one_way <= _MOST_ONE_WAY:
+        return None
+    channels = sorted((unit.transition for unit in study.units), key=lambda channel: channel.n_states)
+    sigma, n_tables = _deviation(study), math.comb(len(channels), 2)
+    works = 0
+    for count in range(2, len(channels)):
+        fewer = predict(channels[:count], n, sigma=sigma * math.sqrt(math.comb(count, 2) / n_tables))
+        if fewer is None or fewer.one_way > _MOST_ONE_WAY:
+            break
+        works = count
+    return Finding(
+        severity="error",
+        code="columns-drown",
+        where="tables.epsilon",
+        message=f"the noise on {n_tables:,} tables of {n:,} people hides the shares of single columns: they would be "
+        f"{100 * prediction.one_way:.2g} points off in the mean, expected at most {100 * _MOST_ONE_WAY:g}",
+        hint=(f"{works} columns of few categories would work; or merge" if works else "merge")
+        + " categories, raise epsilon, or find more people",
+    )
 
 
 def _deviation(study: Study) -> float:
@@ -39,3 +72,11 @@ def prediction_text(result: Prediction) -> str:
     """Write the distances in words."""
     three = "" if result.three_way is None else f", {result.three_way:.2g} in tables of three"
     return f"{result.two_way:.2g} in tables of two columns{three} (independent columns: {result.independent:.2g} in those of two)"
+
+
+def nearer_text(result: Prediction) -> str:
+    """Write how much nearer than independent columns records will be."""
+    nearer = 1 - result.two_way / result.independent if result.independent else 0.0
+    if result.no_nearer:
+        return "hardly nearer to the people than independent columns: do not use them for relations"
+    return f"nearer to the people than independent columns by {nearer:.0%}, as predicted"

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import verticil.api.study as study  # noqa: PLR0402 - from its own package it would need itself
 from verticil.api.federation import Federation, connect
 from verticil.api.network import NamedNetwork
-from verticil.api.plot import Plot
 from verticil.api.release import Release, load
 from verticil.api.runs import evaluate, simulate, synthesize
 from verticil.api.study import Study
 from verticil.shared.core.errors import VerticilError
+from verticil.shared.release.plot import Plot
 
 __all__ = [
     "Federation",

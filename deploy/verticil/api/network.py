@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from verticil.api.optional import import_optional
-from verticil.api.plot import Plot, draw_network
+from verticil.api.plot import draw_network
+from verticil.shared.release.plot import Plot
 
 if TYPE_CHECKING:
     import pandas as pd

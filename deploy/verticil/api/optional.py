@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_package
 
 
 def import_optional(package: str) -> ModuleType:
@@ -22,4 +23,4 @@ def import_optional(package: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package.partition(".")[0]:
             raise
-    raise Misuse("USAGE", f"this needs {package}, which is not installed", hint=f"pip install {package}")
+    raise Misuse("USAGE", f"this needs {package}, which is not installed", hint=install_package(package))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from verticil.shared.core.errors import Misuse
+from verticil.shared.release.plot import Plot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,36 +18,6 @@ _DASHES: Final = ("none", "8 4", "2 3", "12 3 2 3", "16 5", "5 5", "3 2 9 2", "1
 _LETTER: Final = 8.4
 _LONGEST: Final = 24
 _FONT: Final = "font-family='system-ui, sans-serif' text-anchor='middle'"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """A drawing.
-
-    Attributes:
-        svg: the document.
-    """
-
-    svg: str = field(repr=False)
-
-    def _repr_html_(self) -> str:
-        return self.svg
-
-    def save(self, path: Path | str) -> Path:
-        """Write the drawing to a file that is not there yet.
-
-        Raises:
-            Misuse: FILE_EXISTS.
-        """
-        target = Path(path)
-        try:
-            with target.open("x", encoding="utf-8") as file:
-                file.write(self.svg)
-        except FileExistsError:
-            raise Misuse(
-                "FILE_EXISTS", f"{target}: exists already and is not overwritten", hint="name another file"
-            ) from None
-        return target
 
 
 def draw_network(network: Network, strength: Mapping[tuple[str, str], float]) -> Plot:

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from verticil.api.network import NamedNetwork
-    from verticil.api.plot import Plot
     from verticil.curator import Synthesized
     from verticil.shared.core.arrays import Codes, Floats
     from verticil.shared.numerics.model.network import Marginal
     from verticil.shared.release.drawing import ReleaseModels
+    from verticil.shared.release.plot import Plot
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.simulation import Simulated
 

@@ -106,6 +106,7 @@ def synthesize(
     id_column: str | None = None,
     budget: float = math.inf,
     compare: bool = False,
+    accept_noise: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """Return what one owner of the whole table would publish: synthetic records, with one bound for everything together.
@@ -125,6 +126,7 @@ def synthesize(
         id_column: names the person: no two rows may have the same; None: each row is a person.
         budget: most epsilon that all releases of the data set may cost together.
         compare: ``run.comparison`` of the result has the distances of each method to the table, for the owner's eyes only.
+        accept_noise: go on although the noise hides the shares of single columns.
         progress: told each step.
 
     Raises:
@@ -155,6 +157,7 @@ def synthesize(
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
             compare=compare,
+            accept_noise=accept_noise,
             step=steps(progress),
         )
         return open_release(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
@@ -180,12 +183,11 @@ def evaluate(
         real: the records that the synthetic ones were made from: a CSV or Parquet file, or a frame.
         synthetic: a table or release, or several by name.
         holdout: further real records of the same population that no synthetic one was made from; attacks need them.
-        study: whose categories, bins and rules are used; None: that of the one release, where one is given, else those of the
-            real table, and no rules.
+        study: whose codebook and rules are used; None: those of the releases, and without one the real table's values.
         only: metrics, or families of them; none: all.
         full: without limits on the number of records.
         seed: the same one gives the same result.
-        target: column that classifiers predict and attacks ask for; None: the last one with few categories.
+        target: column that classifiers predict and attacks ask for; None: the one that the others tell best.
         progress: told each metric.
 
     Returns:
@@ -197,8 +199,6 @@ def evaluate(
     from verticil.evaluate import evaluate as evaluated
 
     full_study = None if study is None else resolve_study(study, by_owner=True)
-    if full_study is None and isinstance(synthetic, Release):
-        full_study = synthetic.models.study
     if isinstance(synthetic, Release):
         synthetic = {synthetic.id: synthetic}
     tables = {name: _records(item) for name, item in synthetic.items()} if isinstance(synthetic, Mapping) else synthetic
@@ -216,7 +216,8 @@ def evaluate(
 
 
 def _records(item: Table | Release) -> Table:
-    return item.file("synthetic.parquet") if isinstance(item, Release) else item
+    """Return a table, or the folder of a release whose records are those that were verified."""
+    return item.file("synthetic.parquet").parent if isinstance(item, Release) else item
 
 
 def steps(progress: Progress | None) -> Callable[[str], None]:

@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,12 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         module="verticil.cli.demo",
         function="demo",
         example="--out trial --format json",
+    ),
+    "example": Entry(
+        help="Write three small tables about the same people, made up and as messy as real ones, to try the other commands with.",
+        module="verticil.cli.example",
+        function="example_command",
+        example="people",
     ),
     "simulate": Entry(
         help="Show what a federation of these parties would publish: a study in one process, with the code of the real nodes.",
@@ -142,7 +149,7 @@ def entry_of(name: str) -> Entry | None:
         raise Misuse(
             "USAGE",
             f"the command '{name}' is in the package {package}, which is not installed",
-            hint="in a checkout of verticil: pip install ./deploy/experiments",
+            hint=install_experiments(),
         )
     return None
 

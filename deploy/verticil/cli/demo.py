@@ -15,11 +15,14 @@ import typer
 
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
 from verticil.cli.study import given_tables
+from verticil.cli.worth_text import fail_if_useless, predicted_worth, print_worth, worth_document
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.view_models import document
 
 if TYPE_CHECKING:
+    from verticil.shared.release.worth import Worth
+    from verticil.simulation.in_process import Simulated
     from verticil.simulation.processes import DemoResult
     from verticil.simulation.summary import ReleaseSummary
 
@@ -178,6 +181,12 @@ def simulate_command(
         ),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Report the distance to the real joint data.")] = False,
+    fail_useless: Annotated[
+        bool,
+        typer.Option(
+            "--fail-useless", help="Exit 6 where records are no nearer to the people than independent columns."
+        ),
+    ] = False,
     unreviewed: Annotated[
         bool, typer.Option("--unreviewed", help="Run a draft whose author has not set reviewed = true, too.")
     ] = False,
@@ -205,7 +214,7 @@ def simulate_command(
             unreviewed=unreviewed,
             step=_tell,
         )
-    names = result.network.schema.names
+    names, worth = result.network.schema.names, result.worth or predicted_worth(study, result.n_common)
     payload: dict[str, object] = {
         "release": str(folder / "release"),
         "ca_certificate": str(folder / "ca.crt"),
@@ -215,6 +224,7 @@ def simulate_command(
         "epsilon_per_person": result.epsilon_per_person,
         **({"parameters": result.parameters} if result.parameters else {}),
         **({"pairs": result.pairs} if result.pairs else {}),
+        **({} if worth is None else {"worth": worth_document(worth)}),
         "seed": seed,
     }
     if result.comparison is not None:
@@ -230,15 +240,23 @@ def simulate_command(
             }
             for yardstick in ("synthetic", "bootstrap", "independent")
         }
-    if emit(payload, form=form):
-        return
+    if not emit(payload, form=form):
+        _print_simulated(result, folder, worth)
+    if fail_useless:
+        fail_if_useless(worth, form)
+
+
+def _print_simulated(result: Simulated, folder: Path, worth: Worth | None) -> None:
+    names = result.network.schema.names
     put(f"[green]release[/] in {folder / 'release'}: {len(names)} variables, {len(result.network.dag.edges())} edges")
     costs = result.costs or (epsilon_text(result.epsilon_per_person),)
     say(f"{result.n_common:,} common records; epsilon per person {'; '.join(costs)}")
     if result.parameters:
         say(f"the epsilon is that of randomized columns; of the parameters: {result.parameters}")
-    if result.pairs:
-        say(result.pairs)
+    for line in result.pairs.splitlines():
+        say(line)
+    if worth is not None:
+        print_worth(worth)
     if result.comparison is None:
         return
     comparison_table = plain_table(

@@ -11,7 +11,7 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import free_folder
-from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.core.errors import GateFailed, Misuse, printable
 
 if TYPE_CHECKING:
     from verticil.evaluate import Evaluation
@@ -35,7 +35,10 @@ FailOverOption = Annotated[
 def evaluate_command(
     real: Annotated[Path, typer.Option(help="CSV or Parquet: the records that the synthetic ones were made from.")],
     synthetic: Annotated[
-        list[Path], typer.Option(help="A synthetic table; several, to compare them: repeat it, or list them behind it.")
+        list[Path],
+        typer.Option(
+            help="A release's folder or a synthetic table; several, to compare them: repeat it, or list them behind it."
+        ),
     ],
     further: Annotated[list[Path] | None, typer.Argument(metavar="[S2...]", help="More synthetic tables.")] = None,
     holdout: Annotated[
@@ -43,10 +46,13 @@ def evaluate_command(
         typer.Option(help="Real records that no synthetic one was made from; attacks need them for comparison."),
     ] = None,
     study: Annotated[
-        Path | None, typer.Option(help="study.toml: its categories, bins and rules, in place of the real table's.")
+        Path | None,
+        typer.Option(
+            help="study.toml: its codebook and rules. Default: those of the releases, else the real table's values."
+        ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the last column of few categories.")
+        str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the column that the others tell best.")
     ] = None,
     only: OnlyOption = None,
     full: FullOption = False,
@@ -63,6 +69,9 @@ def evaluate_command(
     from verticil.evaluate import evaluate
 
     tables = _by_name([*synthetic, *(further or ())])
+    for name in (name for name, path in tables.items() if path.is_dir()):
+        remark = f"the signature of {name} is not checked here: verticil release verify does that"
+        errors_console().print(printable(remark), markup=False, style="dim")
 
     def run(report: Progress) -> Evaluation:
         return evaluate(
@@ -147,7 +156,9 @@ def _print(evaluation: Evaluation, folder: Path) -> None:
 
     for note in evaluation.notes:
         say(f"note: {note}", style="yellow")
-    table = plain_table("figure", "table", right=("value", "floor", "baseline"), no_wrap=True)
+    by_codebook = evaluation.facts["judged_by"] == "codebook"
+    values = ("value", "floor", "baseline", *(("by value",) if by_codebook else ()))
+    table = plain_table("figure", "table", right=values, no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for definition, row in worst_first(evaluation.figures):
         for item in row:
@@ -157,17 +168,27 @@ def _print(evaluation: Evaluation, folder: Path) -> None:
                 with_deviation(item.value, item.deviation),
                 number(item.floor),
                 number(item.baseline),
+                *((number(item.by_value),) if by_codebook else ()),
                 verdict_words(item),
             )
     put(table)
+    if by_codebook:
+        say(
+            "verdicts are about the study's codebook; by value: the real table's values, whatever the study takes together"
+        )
+    for name, lines in evaluation.differences.items():
+        for line in lines:
+            say(f"{name}: {line}")
+    if isinstance(share := evaluation.facts["target_told"], float):
+        say(
+            f"{evaluation.facts['target']} is predicted: the other columns tell {share:.0%} of its variation, the most of all"
+        )
     for one in evaluation.summaries:
         flags = f": {', '.join(one.flags)}" if one.flags else ""
-        say(
-            f"{one.candidate}{flags}: {len(one.useless)} of {one.of_use} figures of use no better than useless, "
-            f"{len(one.discloses)} of {one.of_disclosure} attacks beyond chance"
-        )
-    for name, reason in evaluation.left_out.items():
-        say(f"not computed: {name} {reason}", style="dim")
+        say(f"{one.candidate}{flags}: {one.words}")
+    for reason in dict.fromkeys(evaluation.left_out.values()):
+        names = [name for name, own in evaluation.left_out.items() if own == reason]
+        say(f"not computed: {', '.join(names)}: each {reason}", style="yellow")
     if evaluation.across is not None:
         say(f"{evaluation.across['says']} The page has the joint tables of the release.")
     say(f"{folder}: evaluation.html and evaluation.json, from real data: internal")

@@ -7,6 +7,7 @@ Exit codes: 0 ok, 1 data and the unexpected, 2 command line and documents, 3 pol
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -19,6 +20,7 @@ from typer.exceptions import Abort, TyperException
 from verticil.cli.commands import Commands
 from verticil.cli.output import Format, report, report_error, write_plainly
 from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.core.installation import install_command
 from verticil.shared.storage.disk import is_disk_full, write_fault
 
 _NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -90,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
 def _last_resort(error: Exception, *, form: Format) -> int:
     """Report a disk that is full or read-only, or a fault of ours: a stable code, and no text that could carry a value."""
     if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _OPTIONAL:
-        hint = f"pip install 'verticil[{_OPTIONAL[package]}]'"
+        hint = install_command(_OPTIONAL[package])
         return report_error(
             Misuse("USAGE", f"this command needs {package}, which is not installed", hint=hint), form=form
         )
@@ -108,5 +110,8 @@ def _last_resort(error: Exception, *, form: Format) -> int:
 
 def run() -> None:
     """Entry point of the `verticil` command."""
+    # One thread for products of matrices: threads that share busy cores spin, which took 8 times the CPU seconds of one thread.
+    # numpy reads it when it is imported, which no module has done yet.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     write_plainly(sys.stdout, sys.stderr)
     sys.exit(main(sys.argv[1:]))

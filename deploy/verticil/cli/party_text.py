@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from verticil.cli.output import epsilon_text, plain_table, put, say
 from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
@@ -11,7 +11,11 @@ from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
 if TYPE_CHECKING:
     from verticil.party.operator.check import ColumnCounts, TableFit, TableHeader
     from verticil.party.operator.view_model import ColumnView, Confirmation, CostView, Questions, ShareView, StudyName
+    from verticil.shared.study.protocol import Finding
 
+_COLOURS: Final = {"error": "red", "warning": "yellow", "note": "blue"}
+_MOST_ALIKE: Final = 2
+"""More findings of one kind than this are shown together."""
 _TO_WHOM = {"miner": "to the miner", "parties": "to each party", "beyond_the_protocol": "beyond the protocol"}
 
 
@@ -176,3 +180,20 @@ def _scheme_text(column: ColumnView) -> str:
     if column.subset_size is not None:
         return f"{column.scheme}: a set of {column.subset_size} leaves, kept if the true value is in it"
     return column.scheme
+
+
+def print_findings(findings: Iterable[Finding], *, by_column: bool = False) -> None:
+    """Print findings of a study, each with its hint; those of one kind on many columns together, unless `by_column`."""
+    kinds: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault((finding.severity, finding.code), []).append(finding)
+    for (severity, code), alike in kinds.items():
+        together = len(alike) > _MOST_ALIKE and not by_column
+        for finding in alike[:1] if together else alike:
+            put(f"[{_COLOURS[severity]}]{severity}[/] {code} ", end="")
+            say(f"{finding.where}: {finding.message}")
+            if together:
+                others = ", ".join(item.where.removeprefix("column ").strip("'") for item in alike[1:])
+                say(f"        and so {len(alike) - 1} more: {others} (--columns shows each)")
+            if finding.hint:
+                say(f"        {finding.hint}", style="dim")

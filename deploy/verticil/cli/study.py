@@ -11,7 +11,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +25,8 @@ from verticil.analyst.status import name_study, revocations, summary_payload
 from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
-from verticil.cli.party_text import print_alignment, print_origins, print_stated
+from verticil.cli.owners_plan import check_alone
+from verticil.cli.party_text import print_alignment, print_findings, print_origins, print_stated
 from verticil.cli.study_status import print_summary, watch
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.core.errors import Misuse, printable
@@ -87,6 +88,7 @@ def check(
             "--limits", metavar="FILE", help="A party's published limits; once per party. Needs --federation."
         ),
     ] = None,
+    columns: Annotated[bool, typer.Option("--columns", help="Show each finding of each column.")] = False,
     federation: FederationOption = Path("federation.toml"),
     form: FormatOption = Format.text,
 ) -> None:
@@ -99,8 +101,13 @@ def check(
     from verticil.shared.study.reading import read_study
 
     document = read_study(study, by_owner=True)
-    if len(document.parties) > 1:  # else nobody but the owner of the whole table can carry it out
-        document = read_study(study)
+    if len(document.parties) == 1:  # nobody but the owner of the whole table can carry it out
+        if limits:
+            problem = f"--limits: the study has one party, '{document.parties[0]}', which carries it out alone"
+            raise Misuse("USAGE", problem, hint="leave --limits out")
+        check_alone(document, n, strict=strict, by_column=columns, form=form)
+        return
+    document = read_study(study)
     published_limits = _published_limits(limits or (), federation)
     result = checked(
         document,
@@ -110,10 +117,13 @@ def check(
         violations=tuple(_broken_limits(document, published_limits, n)),
     )
     if not emit(result.to_dict(strict=strict), form=form):
-        _print_findings(finding for finding in result.findings if finding.code == "unreviewed")
+        print_findings((finding for finding in result.findings if finding.code == "unreviewed"), by_column=columns)
         for words in () if result.figures is None else result.figures.words:
             say(words)
         _print_check(result)
+        print_findings((finding for finding in result.findings if finding.code != "unreviewed"), by_column=columns)
+        if not result.findings:
+            put("[green]no findings[/]")
         if result.models:
             print_models(result.models, result.table.n)
     if result.errors or (strict and not result.spotless):
@@ -222,18 +232,6 @@ def _print_check(result: Checked) -> None:
         )
     say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
     print_origins(origin_words(study))
-    _print_findings(finding for finding in result.findings if finding.code != "unreviewed")
-    if not result.findings:
-        put("[green]no findings[/]")
-
-
-def _print_findings(findings: Iterable[Finding]) -> None:
-    for finding in findings:
-        colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]
-        put(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")
-        say(f"{finding.where}: {finding.message}")
-        if finding.hint:
-            say(f"        {finding.hint}", style="dim")
 
 
 def _columns_table(study: Study, table: StudyTable) -> Table:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 import typer
 
 from verticil.cli.budget_text import cost_text
-from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
+from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
+from verticil.cli.worth_text import fail_if_useless, print_worth, worth_document
 from verticil.curator.generators import GROUP, Generator, GeneratorResult, Request, generators
 from verticil.curator.study import Method
 from verticil.pki.files import free_folder
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 from verticil.shared.privacy.accounts import Cost
 
 if TYPE_CHECKING:
@@ -73,6 +75,16 @@ def synthesize_command(
     compare: Annotated[
         bool, typer.Option("--compare", help="Distances of each method to the table itself, for your eyes only.")
     ] = False,
+    accept_noise: Annotated[
+        bool,
+        typer.Option("--accept-noise", help="Go on although the noise hides the shares of single columns."),
+    ] = False,
+    fail_useless: Annotated[
+        bool,
+        typer.Option(
+            "--fail-useless", help="Exit 6 where records are no nearer to the people than independent columns."
+        ),
+    ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 6 where graphs were sampled and the chains do not agree.")
     ] = False,
@@ -99,11 +111,7 @@ def synthesize_command(
             "--method posterior without --epsilon: graphs would be sampled from the records as they are, and no bound would hold",
             hint="--epsilon inf says that this is meant; --epsilon 1 samples from noisy tables",
         )
-    progress = errors_console()
-
-    def report(line: str) -> None:
-        progress.print(line, markup=False)
-
+    console = errors_console()
     if generator is not None:
         request = Request(
             table=table,
@@ -116,30 +124,35 @@ def synthesize_command(
             dataset=dataset,
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
-            step=report,
+            step=lambda line: console.print(line, markup=False),
         )
         own = {name: value for name, value in options.items() if value is not None}
         _show_generated(generator.generate(request, **own), method=method, form=form)
         return
-    result = synthesize(
-        table,
-        study,
-        epsilon=epsilon,
-        delta=delta,
-        method=next(name for name in _METHODS if name == method),
-        seed=seed,
-        out=out or free_folder("verticil-synthetic"),
-        state=state,
-        dataset=dataset,
-        id_column=id_column,
-        budget=Cost(epsilon=budget, delta=math.inf),
-        compare=compare,
-        step=report,
-    )
+    with progress(console) as step:
+        result = synthesize(
+            table,
+            study,
+            epsilon=epsilon,
+            delta=delta,
+            method=next(name for name in _METHODS if name == method),
+            seed=seed,
+            out=out or free_folder("verticil-synthetic"),
+            state=state,
+            dataset=dataset,
+            id_column=id_column,
+            budget=Cost(epsilon=budget, delta=math.inf),
+            compare=compare,
+            accept_noise=accept_noise,
+            step=step,
+            show=step if console.is_terminal else None,
+        )
     if not emit(_document(result), form=form):
         _print(result)
     if strict and result.chains_agree is False:
         raise typer.Exit(6)
+    if fail_useless:
+        fail_if_useless(result.worth, form)
 
 
 def _add_options(command: Callable[..., None]) -> None:
@@ -180,7 +193,7 @@ def _generator_of(method: str, options: Mapping[str, object]) -> Generator | Non
         raise Misuse(
             "USAGE",
             f"--method: got '{method}', expected one of {', '.join((*_METHODS, *_GENERATORS))}",
-            hint="generators are in a package of their own; in a checkout of verticil: pip install ./deploy/experiments",
+            hint=f"generators are in a package of their own: {install_experiments()}",
         )
     for name, generator in _GENERATORS.items():
         for item in _options_of(generator):
@@ -254,6 +267,7 @@ def _document(result: Synthesized) -> dict[str, object]:
         "warnings": list(result.warnings),
         "chains_agree": result.chains_agree,
         "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
+        "worth": None if result.worth is None else worth_document(result.worth),
         **(
             {}
             if result.comparison is None
@@ -288,14 +302,17 @@ def _print(result: Synthesized) -> None:
     put(f"{len(result.records)} synthetic records of {result.n_records} people in ", end="")
     say(str(result.out))
     _print_cost(result.spending)
-    if (prediction := predict_study(result.study, result.n_records)) is not None:
-        say(f"predicted distance to so many people, whoever they are: {prediction_text(prediction)}")
+    if result.worth is None and (prediction := predict_study(result.study, result.n_records)) is not None:
+        say(f"distance that was predicted before anything was read: {prediction_text(prediction)}")
     if result.comparison is not None:
-        table = plain_table("drawn from", right=("2-way", "worst", "3-way", "worst"))
+        ways = [f"{item.ways}-way" for item in result.comparison[0].distances]
+        table = plain_table("drawn from", right=[heading for way in ways for heading in (way, "worst")])
         for row in result.comparison:
             table.add_row(row.method, *(f"{n:.4f}" for item in row.distances for n in (item.mean, item.worst)))
         put("total variation distance to the table itself, which no noise covers: for your eyes only")
         put(table)
+    if result.worth is not None:
+        print_worth(result.worth)
     if result.out is not None and result.out.is_dir():
         say(f"next: verticil release verify {result.out / 'release'} --ca {result.out / 'ca.crt'}")
 

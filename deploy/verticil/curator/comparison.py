@@ -22,7 +22,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.study.document import Study
 
 INDEPENDENT = "independent columns of the table"
-_WAYS = (2, 3)
+_WAYS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Compared:
 
     Attributes:
         method: its name, or `INDEPENDENT` of columns that are each like the table's and have nothing to do with each other.
-        distances: mean and worst total variation distance of all 2-way, and of all 3-way tables, to those of the table.
+        distances: mean and worst total variation distance of all 1-way, 2-way and 3-way tables to those of the table.
     """
 
     method: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verticil.curator.measuring import measure_tables, noise_key
+from verticil.curator.progress import LearningProgress
 from verticil.curator.reading import Table
 from verticil.curator.study import LEAST_RECORDS
 from verticil.miner.learning.from_tables import learn_from_tables
@@ -40,7 +41,13 @@ if TYPE_CHECKING:
 
 
 def learn_study(
-    study: Study, table: Table, release: ColumnDraw, *, secret: SiteSecret, step: Callable[[str], None]
+    study: Study,
+    table: Table,
+    release: ColumnDraw,
+    *,
+    secret: SiteSecret,
+    step: Callable[[str], None],
+    show: Callable[[str], None] | None = None,
 ) -> LearnResult:
     """Measure with noise, and learn from what was measured and the number of people alone.
 
@@ -50,17 +57,13 @@ def learn_study(
         release: the measurement of them; the ledger has been charged for it if anything of the result is published.
         secret: of the owner.
         step: told each stage once.
+        show: told how far a stage is, per cent by per cent; None: nobody watches.
 
     Raises:
         DataFault: LEARNING_FAILED.
     """
-    stages = set[str]()
-
-    def report(stage: str, _percent: int) -> None:
-        if stage not in stages:
-            stages.add(stage)
-            step(stage)
-
+    has_course = study.tables is not None and not study.samples_graphs and not study.leaves_source_open
+    report = LearningProgress(step, show, has_course=has_course).report
     if study.tables is None:
         own = dict(zip(study.schema.names, table.codes, strict=True))
         return learn([unit_codes(study, index, own) for index in range(len(study.units))], study, progress=report)

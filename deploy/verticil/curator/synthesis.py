@@ -26,13 +26,14 @@ from verticil.curator.reading import as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import Method, changes, owners_study
-from verticil.shared.core.errors import Misuse
+from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.figures import delta_words
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.durable import rename, sync_directory
+from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_of, tables_sigma
 from verticil.shared.study.vocabulary import METHODS
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from verticil.shared.numerics.posterior.result import StructurePosterior
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.formats.posterior import PublishedPosterior
+    from verticil.shared.release.worth import Worth
 
 TABLES: Final = (".csv", ".parquet")
 """Ends of files that get the records alone."""
@@ -69,6 +71,7 @@ class Synthesized:
         comparison: distances to the table itself, for each method; None: not asked for. For the owner alone.
         out: the folder with ``release`` and ``ca.crt``, or the file; None: nothing was written.
         posterior: with sampled graphs: how probable each is, and the networks that sets of records come from; else None.
+        worth: what the records are worth; with `comparison` its distances; None: records come from no joint model.
     """
 
     records: pd.DataFrame
@@ -81,6 +84,7 @@ class Synthesized:
     comparison: tuple[Compared, ...] | None
     out: Path | None
     posterior: StructurePosterior | None = None
+    worth: Worth | None = None
 
     @property
     def chains_agree(self) -> bool | None:
@@ -102,8 +106,10 @@ def synthesize(
     id_column: str | None = None,
     budget: Cost = UNLIMITED,
     compare: bool = False,
+    accept_noise: bool = False,
     clock: Callable[[], dt.datetime] = utc_now,
     step: Callable[[str], None] = lambda _line: None,
+    show: Callable[[str], None] | None = None,
 ) -> Synthesized:
     """Make synthetic records of a whole table.
 
@@ -122,8 +128,10 @@ def synthesize(
         budget: what all releases of the data set may cost together.
         compare: measure the distances of every method's records to the table. They are a function of the table without noise: for
             the owner, never to be passed on.
+        accept_noise: go on although the noise hides the shares of single columns.
         clock: UTC now.
         step: called with what is being done.
+        show: called with how far learning is and how long it will still take, often; None: nobody watches.
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, UNREVIEWED, USAGE.
@@ -133,6 +141,7 @@ def synthesize(
     from verticil.curator.comparison import compare_methods
     from verticil.curator.learning import learn_study, records_of
     from verticil.miner.learning.publication import DrawnRecords, publish_models
+    from verticil.shared.core.compiled import compiling_told
     from verticil.shared.release.posterior import check_sets
     from verticil.shared.study.reading import read_study
     from verticil.shared.study.review import require_reviewed
@@ -156,12 +165,16 @@ def synthesize(
         whose = read_whose(state_of_owner, path, own_study, dataset=name, id_column=id_column, place=place)
         owner_state, people, name = whose.state, whose.table, whose.name
         check_sets(own_study, people.n_records)
+        if not accept_noise:
+            _check_noise(own_study, people.n_records)
         release = measurement(own_study, people, dataset=name, secret=owner_state.secret)
         spending = charge(owner_state, own_study, release, budget=budget, now=now)
         whose.remember()
-        result = learn_study(own_study, people, release, secret=owner_state.secret, step=step)
-        models = publish_models(result, own_study)
-        codes, records = records_of(result, own_study, models)
+        with compiling_told(lambda: step("compiling, once")):
+            result = learn_study(own_study, people, release, secret=owner_state.secret, step=step, show=show)
+            step("drawing records")
+            models = publish_models(result, own_study)
+            codes, records = records_of(result, own_study, models)
         if target is not None:
             step(f"writing {target}")
             if target.suffix in TABLES:
@@ -188,7 +201,32 @@ def synthesize(
         comparison=comparison,
         out=target,
         posterior=result.posterior,
+        worth=None if models.joint is None else _worth_of(result.worth, comparison),
     )
+
+
+def _check_noise(study: Study, n: int) -> None:
+    """Refuse to publish records whose single columns drown in the noise, before anything is charged.
+
+    Raises:
+        GateFailed: USELESS. It follows from the study and the number of people, which is public here.
+    """
+    from verticil.analyst.prediction import drowned_shares
+
+    if not counts_people(study) and (finding := drowned_shares(study, n)) is not None:
+        raise GateFailed("USELESS", f"study '{study.id}': {finding.message}", hint=f"{finding.hint}; or --accept-noise")
+
+
+def _worth_of(worth: Worth | None, comparison: Sequence[Compared] | None) -> Worth | None:
+    """Return what records of the joint model are worth, by the distances to the table itself where these were measured."""
+    rows = {row.method: row.distances for row in comparison or ()}
+    if worth is None or "joint" not in rows:
+        return worth
+    from verticil.curator.comparison import INDEPENDENT
+    from verticil.shared.release.worth import measured
+
+    one_way, two_way, *_ = (distance.mean for distance in rows["joint"])
+    return measured(one_way, two_way, rows[INDEPENDENT][1].mean, worth)
 
 
 def free_place(out: Path) -> Path:

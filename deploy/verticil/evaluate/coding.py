@@ -16,15 +16,15 @@ import difflib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.evaluate.following_columns import UNDECLARED, with_derived
 from verticil.evaluate.measures.coded import CodedTable, number_records
-from verticil.party.dataset.encoding import Codebook, style_of
+from verticil.party.dataset.encoding import Codebook, Outcome, style_of
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.written_values.reading import number_of, value_reader
@@ -66,6 +66,11 @@ class Coding:
         notes: what was left out, merged or looks wrong; counts and names of columns, no values.
         support: what the study's rules leave possible, over the first columns; None: there are none, or they cannot be used.
         functions: of each column that follows from others in the study, see `metrics.Setting`.
+        binned: positions of the columns whose codes are bins of numbers.
+        by_codebook: the same tables with the study's codes alone, no numbers beside; None: no study is given.
+        by_value: the same columns coded by what the real table holds, whatever the study declares; None: no study is given.
+        reasons: of a column, why it may be nearer by the codebook than by value, in words.
+        outside: of a column the share of real values that the study's bins and categories have no place for.
     """
 
     real: CodedTable
@@ -75,6 +80,11 @@ class Coding:
     notes: tuple[str, ...]
     support: Support | None
     functions: Mapping[str, Factor]
+    binned: tuple[int, ...] = ()
+    by_codebook: Coding | None = None
+    by_value: Coding | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,6 +117,8 @@ def coding(
     variables = _study_variables(study, names, notes)
     order = [*(name for name in variables if name in names), *(name for name in names if name not in variables)]
     coded_columns: dict[str, _Column] = {}
+    reasons: dict[str, str] = {}
+    outside: dict[str, float] = {}
     for name in order:
         columns = [table.columns[name] for table in tables.values()]
         variable = variables.get(name)
@@ -115,9 +127,13 @@ def coding(
             continue
         if variable is not None:
             properties = {} if study is None or study.knowledge is None else study.knowledge.properties(name)
-            coded_column = _by_study(variable, columns, properties, notes)
+            study_column = _StudyColumn(variable, properties, columns[0])
+            coded_column = study_column.code(columns, notes)
+            reasons[name] = study_column.reason()
+            if share := study_column.outside_share():
+                outside[name] = share
         else:
-            coded_column = _by_real(columns, list(tables), notes)
+            coded_column = _by_real(columns, notes)
         coded_columns[name] = coded_column
     if len(coded_columns) < 2:
         raise DataFault(
@@ -127,16 +143,48 @@ def coding(
         )
     study_names = [name for name in coded_columns if name in variables]
     functions = {} if study is None else _functions(study, study_names, coded_columns, notes)
-    coded_tables = [_table(coded_columns, place) for place in range(len(tables))]
-    first = len(tables) - len(synthetic)
-    return Coding(
-        real=coded_tables[0],
-        holdout=None if holdout is None else coded_tables[1],
-        synthetic=dict(zip(synthetic, coded_tables[first:], strict=True)),
-        labels=tuple(column.labels for column in coded_columns.values()),
-        notes=(*notes, *(() if holdout is None else _overlap(coded_tables[0], coded_tables[1]))),
+    result = _assemble(coded_columns, holdout is not None, list(synthetic))
+    by_value = by_codebook = None
+    if study is not None:
+        of_values = {
+            name: _by_real([table.columns[name] for table in tables.values()], [], strict=False)
+            for name in coded_columns
+        }
+        by_value = _assemble(of_values, holdout is not None, list(synthetic))
+        plain = {
+            name: dataclasses.replace(column, values=[None] * len(tables)) if name in variables else column
+            for name, column in coded_columns.items()
+        }
+        by_codebook = _assemble(plain, holdout is not None, list(synthetic))
+    return dataclasses.replace(
+        result,
+        notes=(*notes, *(() if result.holdout is None else _overlap(result.real, result.holdout))),
         support=None if study is None else _support(study, study_names, coded_columns),
         functions=functions,
+        binned=tuple(
+            place
+            for place, (name, column) in enumerate(coded_columns.items())
+            if column.values[0] is not None and not (name in variables and variables[name].bins is None)
+        ),
+        by_codebook=by_codebook,
+        by_value=by_value,
+        reasons=reasons,
+        outside=outside,
+    )
+
+
+def _assemble(columns: Mapping[str, _Column], has_holdout: bool, names: Sequence[str]) -> Coding:
+    """Return the tables of coded columns: the real one, the holdout if there is one, and the synthetic ones by name."""
+    n_tables = 1 + has_holdout + len(names)
+    coded_tables = [_table(columns, place) for place in range(n_tables)]
+    return Coding(
+        real=coded_tables[0],
+        holdout=coded_tables[1] if has_holdout else None,
+        synthetic=dict(zip(names, coded_tables[1 + has_holdout :], strict=True)),
+        labels=tuple(column.labels for column in columns.values()),
+        notes=(),
+        support=None,
+        functions={},
     )
 
 
@@ -192,18 +240,28 @@ def _common(tables: Mapping[str, TextTable]) -> tuple[list[str], list[str]]:
             column_list = ", ".join(f"'{column}'" for column in missing_columns)
             if len(names) - len(missing_columns) < 2:
                 hint = f"it has {len(table.columns)} columns; is its first row a header?"
-                near = difflib.get_close_matches(missing_columns[0], table.columns, 1)
                 raise DataFault(
                     "DATA_COLUMN_MISSING",
                     f"{name}: no column {column_list} of the real table; fewer than two are in both",
-                    hint=f"'{near[0]}' for '{missing_columns[0]}'?" if near else hint,
+                    hint=_other_spelling(missing_columns, table, real) or hint,
                 )
-            notes.append(f"left out, because {name} does not have them: {column_list}")
+            spelling = _other_spelling(missing_columns, table, real)
+            notes.append(f"left out, because {name} does not have them: {column_list}{spelling and f' ({spelling})'}")
             names = [column for column in names if column not in missing_columns]
         if further := [column for column in table.columns if column not in real.columns]:
             column_list = ", ".join(f"'{column}'" for column in further)
             notes.append(f"left out, because only {name} has them: {column_list}")
     return names, notes
+
+
+def _other_spelling(names: Sequence[str], table: TextTable, real: TextTable) -> str:
+    """Ask whether a table has some of the real columns under another name; empty: no name is alike."""
+    folded = {name.strip().casefold(): name for name in table.columns if name not in real.columns}
+    for name in names:
+        near = difflib.get_close_matches(name.strip().casefold(), folded, 1)
+        if near:
+            return f"'{folded[near[0]]}' for '{name}'?"
+    return ""
 
 
 def _reason_to_leave_out(columns: Sequence[TextColumn]) -> str:
@@ -225,53 +283,116 @@ def _is_missing(text: str) -> bool:
     return is_word(text)
 
 
-def _by_study(
-    variable: Variable, columns: Sequence[TextColumn], properties: Mapping[str, str], notes: list[str]
-) -> _Column:
-    """Code a column as a party codes it; what the study does not declare is a further category."""
-    codes: list[NDArray[np.int64]] = []
-    values: list[Floats | None] = []
-    undeclared_counts: dict[str, int] = {}
-    for column in columns:
+class _StudyColumn:
+    """A column that is coded by the study's codebook, with what the real table's values are there."""
+
+    def __init__(self, variable: Variable, properties: Mapping[str, str], real: TextColumn) -> None:
+        self._variable = variable
+        self._properties = properties
+        self._real_codes, self._outcomes = self._encode(real)
+
+    def _encode(self, column: TextColumn) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return the code and the outcome of each record; -1 of what the study does not declare."""
+        variable = self._variable
         number_format = way_of(variable, column.texts)
-        codebook = Codebook(variable, properties, style=number_format, where=f"column '{variable.name}'")
-        text_codes = codebook.encode(column.texts)[0].astype(np.int64)
-        if (n_undeclared := int(np.count_nonzero(text_codes[column.index] < 0))) > 0:
-            undeclared_counts[column.party] = n_undeclared
-        codes.append(np.where(text_codes < 0, variable.n_states, text_codes)[column.index])
-        values.append(_values_of(variable, column, number_format) if variable.n_valued else None)
-        _check(column, columns[0], text_codes[column.index] < 0, variable.name)
-    if undeclared_counts:
-        counts_text = ", ".join(f"{count:,} of {name}" for name, count in undeclared_counts.items())
-        notes.append(
-            f"column '{variable.name}': values that the study does not declare: {counts_text}; they are one category"
-        )
-    labels = (*variable.labels, *([UNDECLARED] if undeclared_counts else []))
-    return _Column(labels=labels, codes=codes, values=values)
+        codebook = Codebook(variable, self._properties, style=number_format, where=f"column '{variable.name}'")
+        codes, outcomes = codebook.encode(column.texts, closely=True)
+        return codes.astype(np.int64)[column.index], outcomes[column.index]
+
+    def code(self, columns: Sequence[TextColumn], notes: list[str]) -> _Column:
+        """Code the column of all tables, the real one first; what the study does not declare is a further category."""
+        variable, name = self._variable, self._variable.name
+        codes: list[NDArray[np.int64]] = []
+        values: list[Floats | None] = []
+        undeclared: list[str] = []
+        for column in columns:
+            own, outcomes = (self._real_codes, self._outcomes) if column is columns[0] else self._encode(column)
+            near = [
+                f"{count:,} of them differ from a declared one {how}"
+                for outcome, how in _NEAR.items()
+                if (count := int(np.count_nonzero(outcomes == outcome)))
+            ]
+            is_undeclared = own < 0
+            if is_undeclared.all():
+                expected = (
+                    f"numbers in the study's {variable.n_bins} bins"
+                    if variable.n_bins
+                    else f"some of the study's {variable.n_states} categories"
+                )
+                _refuse(column, name, expected, "; ".join(near))
+            if is_undeclared.any():
+                share = _share(float(is_undeclared.mean()))
+                undeclared.append(", ".join([f"{share} of the rows of {column.party}", *near]))
+            codes.append(np.where(is_undeclared, variable.n_states, own))
+            way = way_of(variable, column.texts)
+            values.append(_values_of(variable, column, way) if variable.n_valued else None)
+        if undeclared:
+            notes.append(
+                f"column '{name}': values that the study does not declare are one category: {'; '.join(undeclared)}"
+            )
+        if share_outside := float((self._outcomes == Outcome.CLAMPED).mean()):
+            notes.append(
+                f"column '{name}': {_share(share_outside)} of the real values lie outside the study's bins; they are "
+                "counted in the nearest bin, and the release cannot have them"
+            )
+        labels = (*variable.labels, *([UNDECLARED] if undeclared else []))
+        return _Column(labels=labels, codes=codes, values=values)
+
+    def outside_share(self) -> float:
+        """Return the share of real values outside the study's bins, or of no category."""
+        return float(((self._outcomes == Outcome.CLAMPED) | (self._real_codes < 0)).mean())
+
+    def reason(self) -> str:
+        """Return why the real values may be further from a release than their codes are, in words; empty: they are its codes."""
+        variable, reasons = self._variable, list[str]()
+        if variable.other is not None:
+            share = float((self._outcomes == Outcome.OTHER).mean())
+            reasons += [f"`{variable.other}` holds {wording.percent(share, 0)} of people"] * (share > 0)
+        if variable.groups or variable.group_by is not None:
+            reasons.append("a category stands for several values of the table")
+        if variable.n_bins:
+            in_bins = "spread evenly" if variable.means is None else "spread around the study's mean"
+            reasons.append(
+                f"values within a bin are {in_bins if variable.representatives is None else 'one and the same number'}"
+            )
+        if share := self.outside_share():
+            reasons.append(f"{_share(share)} of the real values lie outside the study's bins or categories")
+        return "; ".join(reasons)
 
 
-def _check(column: TextColumn, real: TextColumn, unseen: NDArray[np.bool_], name: str) -> None:
+def _share(share: float) -> str:
+    return wording.percent(share) if share >= 0.0005 else "less than 0.1%"
+
+
+_NEAR: Final = {
+    Outcome.BLANKS: "by blanks at an end",
+    Outcome.LETTER_CASE: "by upper or lower case",
+    Outcome.DECIMAL_POINT: "by a decimal point",
+}
+"""Spellings that are none of the study's, but nearly."""
+
+
+def _refuse(column: TextColumn, name: str, expected: str, near: str = "") -> NoReturn:
     """Refuse a column without a value in the common coding: it is another column, or coded otherwise."""
-    if unseen.all():
-        raise DataFault(
-            "DATA_CATEGORY_UNSEEN",
-            f"{column.party}: column '{name}': none of its {wording.count(len(column.texts), 'value', 'values')} is one of the "
-            f"{len(real.texts)} that are expected",
-            hint="are categories spelled alike, and numbers not written as words? Or leave the column out",
-        )
+    raise DataFault(
+        "DATA_CATEGORY_UNSEEN",
+        f"{column.party}: column '{name}': expected {expected}; none of its {wording.count(len(column.texts), 'value')} in "
+        f"{len(column.index):,} rows is one",
+        hint=near or "are categories spelled alike, and numbers not written as words? Or leave the column out",
+    )
 
 
-def _by_real(columns: Sequence[TextColumn], tables: Sequence[str], notes: list[str]) -> _Column:
+def _by_real(columns: Sequence[TextColumn], notes: list[str], *, strict: bool = True) -> _Column:
+    """Code a column by the real table's values; where that is strict, a table that has none of them is refused."""
     real = columns[0]
     edges, number_format = _edges(real, [text for text in real.texts if not _is_missing(text)])
     coded_column = _bin_columns(columns, edges, number_format) if edges else _categories(columns, notes)
-    for column, codes in zip(columns[1:], coded_column.codes[1:], strict=True):
-        nothing = (
-            codes == coded_column.labels.index(_UNSEEN)
-            if _UNSEEN in coded_column.labels
-            else np.zeros(len(codes), dtype=bool)
-        )
-        _check(column, real, nothing, real.source)
+    alien = coded_column.labels.index(_UNSEEN) if _UNSEEN in coded_column.labels else -1
+    for column, codes, values in zip(columns[1:], coded_column.codes[1:], coded_column.values[1:], strict=True):
+        if strict and values is not None and np.isnan(values).all():
+            _refuse(column, real.source, "numbers, as the real table has")
+        if strict and (codes == alien).all():
+            _refuse(column, real.source, f"some of the real table's {len(real.texts)} values")
     return coded_column
 
 
@@ -309,8 +430,6 @@ def _bin_columns(columns: Sequence[TextColumn], edges: Sequence[float], number_f
         own = np.where(np.isnan(numbers), np.where(missing, n_bins, n_bins + 1), own)
         codes.append(own[column.index])
         values.append(numbers[column.index])
-        if np.isnan(numbers).all():
-            _check(column, columns[0], np.ones(1, dtype=bool), column.source)
     n_codes = max(int(own.max()) for own in codes) + 1
     return _Column(labels=(*labels, *(_MISSING, _NO_NUMBER)[: max(0, n_codes - n_bins)]), codes=codes, values=values)
 

@@ -2,7 +2,7 @@
 
 Every attack is made on members and on people of the holdout, whose records were not used, and only what it shows more of members
 is disclosure. Attackers have the published records and know the study's rules: a value that rules make impossible is not
-guessed, and one that they determine is nobody's success. Without a holdout rates are there, and no figure.
+guessed, and one that they determine is nobody's success. Without a holdout no attack is made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verticil.evaluate.measures.risks import Rate, nearer, rate, risk, separatio
 from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, utility
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.resampling import Play, Round
-from verticil.evaluate.utility import label_records
+from verticil.evaluate.utility import LEARNED, label_records
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.numerics.model.elimination import Factor
 
@@ -35,14 +35,13 @@ _CONDITIONS: Final = 500  # of each kind, for singling out
 _NEARER: Final = 1_000  # published records whose distance to members and others is compared
 _SPLITS: Final = 3  # of the columns between two sides; of more parties those with the most columns
 _LEARNERS: Final = ("NB", "RF")  # without --full; the others cost more, or learn too little by heart to tell
-_LEARNED: Final = 5_000  # published records that they learn from, without --full
 
 _Sides = list[tuple[str, CodedTable]]
 
 
 def _sides(this_round: Round) -> _Sides:
-    """Return who is attacked, by name."""
-    return [("members", this_round.members), *([] if this_round.others is None else [("others", this_round.others)])]
+    """Return who is attacked, by name: members, then others."""
+    return [("members", this_round.members), ("others", this_round.others)]
 
 
 # ---- what rules say
@@ -116,17 +115,15 @@ def _attribution(this_round: Round, play: Play, setting: Setting) -> Measured:
             "determined": determined_shares[0],
             "most_common": common[0],
             "attributed": shares[0],
+            "attributed_of_others": shares[1],
+            "advantage": shares[0] - shares[1],
         }
-        if this_round.others is not None:
-            row |= {"attributed_of_others": shares[1], "advantage": shares[0] - shares[1]}
         rows.append(row | _beside("inferred", rates))
-    values: dict[str, float] = {}
-    if this_round.others is not None:
-        values = {
-            "attribution": _worst([row["advantage"] for row in rows]),
-            "attribution_mean": float(np.mean([float(row["advantage"]) for row in rows])),
-            "inference_risk": _worst([row["risk"] for row in rows]),
-        }
+    values = {
+        "attribution": _worst([row["advantage"] for row in rows]),
+        "attribution_mean": float(np.mean([float(row["advantage"]) for row in rows])),
+        "inference_risk": _worst([row["risk"] for row in rows]),
+    }
     for (side, table), mask in zip(sides, masks, strict=True):
         values |= _of_target(side, table, play.published, setting.target, mask[setting.target])
     most_common = rows[setting.target]["most_common"]
@@ -172,7 +169,7 @@ def _hide_target(table: CodedTable, target: int, possible: Bools | None = None) 
 
 def _learn_target(this_round: Round, play: Play, setting: Setting) -> Measured:
     """Measure classifiers that learned from the table, tested on members and on others whose value rules do not determine."""
-    most = None if setting.full else _LEARNED
+    most = None if setting.full else LEARNED
     training = label_records(play.table.rows(np.arange(play.table.n)[:most]), setting.target)
     factors = _factors(setting, this_round.real.names)
     sides = [
@@ -188,15 +185,22 @@ def _learn_target(this_round: Round, play: Play, setting: Setting) -> Measured:
         classifiers=ALL_CLASSIFIERS if setting.full else _LEARNERS,
         n_classes=this_round.real.n_states[setting.target],
     )
+    members, others = scores
     rows: list[Row] = [
-        {"classifier": name, **{side: item.accuracy[name] for (side, _), item in zip(sides, scores, strict=True)}}
-        for name in scores[0].accuracy
+        {
+            "classifier": name,
+            "members": share,
+            "others": others.accuracy[name],
+            "advantage": share - others.accuracy[name],
+        }
+        for name, share in members.accuracy.items()
     ]
-    values = {f"accuracy_{side}": item.mean for (side, _), item in zip(sides, scores, strict=True)}
-    if len(sides) > 1:
-        rows = [row | {"advantage": float(row["members"]) - float(row["others"])} for row in rows]
-        values["advantage"] = values["accuracy_members"] - values["accuracy_others"]
-        values["worst_advantage"] = _worst([row["advantage"] for row in rows])
+    values = {
+        "accuracy_members": members.mean,
+        "accuracy_others": others.mean,
+        "advantage": members.mean - others.mean,
+        "worst_advantage": _worst([row["advantage"] for row in rows]),
+    }
     return Measured(values=values, rows=rows)
 
 
@@ -210,12 +214,10 @@ def _membership(this_round: Round, play: Play, setting: Setting) -> Measured:
     distance = [nearest(side, synthetic) for side in side_points]
     numbers, *theirs = number_records(play.published, *(table for _, table in sides))
     copy_rates = [rate(int(np.isin(one, numbers).sum()), len(one)) for one in theirs]
-    values = {"copied": copy_rates[0].share}
-    rows = [_measure("record is published, of members", copy_rates[0])]
-    if this_round.others is None:
-        return Measured(values=values, rows=rows)
-    values["copied_of_others"] = copy_rates[1].share
-    rows.append(_measure("record is published, of others", copy_rates[1]))
+    values = {"copied": copy_rates[0].share, "copied_of_others": copy_rates[1].share}
+    rows = [
+        _measure(f"record is published, of {side}", each) for (side, _), each in zip(sides, copy_rates, strict=True)
+    ]
     plain = separation(distance[0], distance[1])
     values |= {"area": plain.area, "advantage": plain.advantage}
     reference = this_round.tested.rows(np.arange(this_round.others.n, this_round.tested.n))
@@ -271,12 +273,11 @@ def _linkability(this_round: Round, play: Play, setting: Setting) -> Measured:
     for name, one_side in _splits(this_round.real.names, setting):
         rates = [rate(int(find_links(side, synthetic, one_side).sum()), side.n) for side in side_points]
         rows.append({"one_side": name, "columns": len(one_side), **_beside("linked", rates)})
-    values = {"linked": float(rows[0]["linked"])}
-    if this_round.others is not None:
-        values |= {
-            "linked_of_others": float(rows[0]["linked_of_others"]),
-            "linkability": _worst([row["risk"] for row in rows]),
-        }
+    values = {
+        "linked": float(rows[0]["linked"]),
+        "linked_of_others": float(rows[0]["linked_of_others"]),
+        "linkability": _worst([row["risk"] for row in rows]),
+    }
     return Measured(values=values, rows=rows)
 
 
@@ -301,10 +302,8 @@ def _singling_out(this_round: Round, play: Play, setting: Setting) -> Measured:
 
     Few conditions hold for one person of few, so that these are not only the attacked ones of a round, and rounds share people.
     """
-    n = this_round.real.n if this_round.others is None else min(this_round.real.n, this_round.tested.n)
-    people = [this_round.real.rows(np.arange(n))] + (
-        [] if this_round.others is None else [this_round.tested.rows(np.arange(n))]
-    )
+    n = min(this_round.real.n, this_round.tested.n)
+    people = [table.rows(np.arange(n)) for table in (this_round.real, this_round.tested)]
     synthetic = _drop_impossible(
         people[0] if play.kind == "baseline" else play.published, _factors(setting, this_round.real.names)
     )
@@ -323,10 +322,9 @@ def _singling_out(this_round: Round, play: Play, setting: Setting) -> Measured:
             **_beside("single", [rate(count, len(conditions)) for count in counts]),
         }
         rows.append(row)
-        values |= {f"{key}_on_{what}".replace(" ", "_"): float(row[key]) for key in ("single", "risk") if key in row}
+        values |= {f"{key}_on_{what}".replace(" ", "_"): float(row[key]) for key in ("single", "risk")}
         both += [[count, len(conditions)] for count in counts]
-    if this_round.others is not None:
-        values["singling_out"] = risk(*(rate(*counts) for counts in both.tolist())).value
+    values["singling_out"] = risk(*(rate(*counts) for counts in both.tolist())).value
     return Measured(values=values, rows=rows)
 
 
@@ -342,12 +340,10 @@ def _drop_impossible(synthetic: CodedTable, factors: Sequence[Factor]) -> CodedT
 
 
 def _beside(what: str, rates: Sequence[Rate]) -> Row:
-    """Put the shares of an attack on members and, where there are any, on others beside the risk and its interval."""
-    row: Row = {what: rates[0].share}
-    if len(rates) == 1:
-        return row | {"low": rates[0].value - rates[0].error, "high": rates[0].value + rates[0].error}
+    """Put the shares of an attack on members and on others beside the risk and its interval."""
     excess_risk = risk(*rates)
-    return row | {
+    return {
+        what: rates[0].share,
         f"{what}_of_others": rates[1].share,
         "risk": excess_risk.value,
         "low": excess_risk.low,

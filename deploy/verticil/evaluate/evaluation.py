@@ -6,22 +6,27 @@ seed give the same bytes.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from verticil.evaluate.coding import Coding, coding
+from verticil.evaluate.differences import explain_differences
 from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.following_columns import following
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
-from verticil.evaluate.reading import table_of
+from verticil.evaluate.plots import PARTS, Part, document
+from verticil.evaluate.reading import release_folder, study_of_release, table_of
 from verticil.evaluate.resampling import (
     ATTACKED,
     LEAST_ATTACKED,
@@ -34,9 +39,13 @@ from verticil.evaluate.resampling import (
     rounds,
     size_of,
 )
+from verticil.evaluate.shapes import Shapes, shapes_of
 from verticil.evaluate.suite import select_metrics, target_of
+from verticil.evaluate.utility import LEARNED
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_command
 from verticil.shared.documents.json_document import Json
+from verticil.shared.release.plot import Plot
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 from verticil.tables.texts import TextTable
@@ -54,9 +63,10 @@ INTERNAL: Final = (
 HTML, JSON = "evaluation.html", "evaluation.json"
 _DIGITS: Final = 10
 _PACKAGES: Final[Mapping[str, str]] = {"scikit-learn": "sklearn", "scipy": "scipy"}
-_NO_HOLDOUT: Final = "needs real records that the synthetic ones were not made from (--holdout)"
+_NO_HOLDOUT: Final = "is skipped: it needs real records that the synthetic ones were not made from (--holdout)"
 _FEW: Final = (
-    f"needs {SEEDS * LEAST_ATTACKED} records of the real table and of the holdout, to attack other people in each seed"
+    f"is skipped: it needs {SEEDS * LEAST_ATTACKED} records of the real table and of the holdout, to attack other people in "
+    "each seed"
 )
 _NO_RULES: Final = "needs a study whose knowledge states rules (--study)"
 
@@ -73,6 +83,9 @@ class Evaluation:
         facts: what was compared and how: records, columns, limits, versions.
         notes: what the reader has to know of the tables.
         left_out: metric -> why it was not computed.
+        differences: of each candidate that is judged by a study's codebook, why it is further from the real table by value, a
+            sentence for each column.
+        shapes: of each candidate what can be looked at: shares, distances and associations of pairs, the worst pairs.
         across: what nobody in a federation can compute, and what stands in; None: this is no party's own evaluation.
     """
 
@@ -83,6 +96,8 @@ class Evaluation:
     facts: Mapping[str, Json]
     notes: tuple[str, ...]
     left_out: Mapping[str, str]
+    differences: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shapes: Mapping[str, Shapes] = field(default_factory=dict)
     across: Mapping[str, Json] | None = None
 
     @property
@@ -123,10 +138,29 @@ class Evaluation:
             ],
             "headline": [_document(_row(item)) for _, row in worst_first(self.figures) for item in row],
             "left_out": dict(self.left_out),
+            "differences": {name: list(lines) for name, lines in self.differences.items()},
+            "plots": {name: item.to_dict() for name, item in self.shapes.items()},
             "metrics": {name: [_document(row) for row in rows] for name, rows in self.measured.items()},
             "details": {name: [_document(row) for row in rows] for name, rows in self.details.items()},
             **({} if self.across is None else {"across": dict(self.across)}),
         }
+
+    def plot(self, part: Part | None = None, *, candidate: str | None = None) -> Plot:
+        """Draw a candidate beside the real table.
+
+        Args:
+            part: ``columns`` (shares of each), ``pairs`` (a heat map of distances) or ``correlations``; None: all three.
+            candidate: its name; None: the most useful one.
+
+        Raises:
+            Misuse: USAGE, there is no such part or candidate.
+        """
+        name = self.summaries[0].candidate if candidate is None else candidate
+        for asked, names in ((part, PARTS), (name, tuple(self.shapes))):
+            if asked is not None and asked not in names:
+                raise Misuse("USAGE", f"no plot of '{asked}'", hint=f"expected one of {', '.join(names)}")
+        title = f"{name}: {part or 'all plots'}, real and synthetic"
+        return Plot(svg=document(self.shapes[name], PARTS if part is None else (part,), title))
 
     def write(self, folder: Path | str) -> Path:
         """Make a folder with the page and the document.
@@ -153,11 +187,7 @@ class Evaluation:
         return render(self)
 
     def __repr__(self) -> str:
-        lines = [
-            f"{item.candidate}: {len(item.useless)} of {item.of_use} figures of use at the baseline, "
-            f"{len(item.discloses)} of {item.of_disclosure} attacks beyond chance"
-            for item in self.summaries
-        ]
+        lines = [f"{item.candidate}: {item.words}" for item in self.summaries]
         return "\n".join([f"Evaluation of {len(self.summaries)} tables by {len(self.measured)} metrics", *lines[:2]])
 
 
@@ -177,29 +207,46 @@ def evaluate(
 
     Args:
         real: the records that the synthetic ones were made from: a CSV or Parquet file, or a frame.
-        synthetic: a table, or several by name.
+        synthetic: a table or the folder of a release, or several by name.
         holdout: further real records of the same population that no synthetic one was made from; attacks need them.
-        study: whose categories, bins and rules are used; None: those of the real table, and no rules.
+        study: whose codebook and rules are used; None: those of the releases, and without one the real table's values.
         only: metrics, or families of them; none: all.
         full: without the limits of `TRAINING` and `TESTED` records.
         seed: the same one gives the same result.
-        target: column that classifiers predict and attacks ask for; None: the last one with few categories.
+        target: column that classifiers predict and attacks ask for; None: the one that the others tell best.
         progress: told each metric before it is computed.
 
     Raises:
-        Misuse: USAGE, an unknown metric or target; FILE_MISSING, STUDY_INVALID; USAGE, a package of the extra is missing.
+        Misuse: USAGE, an unknown metric or target, or a package of the extra is missing; FILE_MISSING, also a release without
+            its study; STUDY_INVALID.
         DataFault: a table cannot be used, see `reading.table_of` and `coding.coding`.
     """
     from verticil.shared.study.reading import read_study
 
     agreed_study = study if study is None or isinstance(study, Study) else read_study(Path(study), by_owner=True)
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_table_name(synthetic): synthetic}
+    releases = {name: folder for name, table in tables.items() if (folder := release_folder(table)) is not None}
+    notes: list[str] = []
+    if agreed_study is None and releases:
+        studies = [study_of_release(folder) for folder in releases.values()]
+        if all(other == studies[0] for other in studies[1:]):
+            agreed_study = studies[0]
+        else:
+            notes.append(
+                "the releases are of different studies, so they are judged by value alone (--study names a codebook)"
+            )
+    notes += [
+        f"{name} is a file of a release: give the release's folder, and it is judged by its study's codebook"
+        for name, table in tables.items()
+        if agreed_study is None and isinstance(table, str | Path) and (Path(table).parent / "study.json").is_file()
+    ]
+    tables |= {name: folder / "synthetic.parquet" for name, folder in releases.items()}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
     select_metrics(only)
     if progress is not None:
         progress("reading", 0.0)
-    return evaluate_texts(
+    evaluation = evaluate_texts(
         table_of(real, name="the real table"),
         {name: table_of(table, name=name) for name, table in tables.items()},
         None if holdout is None else table_of(holdout, name="the holdout"),
@@ -210,6 +257,7 @@ def evaluate(
         target=target,
         progress=progress,
     )
+    return dataclasses.replace(evaluation, notes=(*notes, *evaluation.notes))
 
 
 def evaluate_texts(
@@ -230,16 +278,15 @@ def evaluate_texts(
         raise Misuse(
             "USAGE",
             f"evaluation needs {' and '.join(absent)}, not installed here",
-            hint="pip install 'verticil[evaluate]'",
+            hint=install_command("evaluate"),
         )
     tables = coding(real, synthetic, holdout, study=study)
-    if target is not None and target not in tables.real.names:
-        near = difflib.get_close_matches(target, tables.real.names, 1)
-        raise Misuse(
-            "USAGE", f"no column '{target}' to predict", hint=f"'{near[0]}'?" if near else ", ".join(tables.real.names)
-        )
     follow, names = {} if study is None else following(study), tables.real.names
-    target_place = target_of(tables.real, follow) if target is None else tables.real.column(target)
+    compared = tables.by_codebook or tables
+    if target is None:
+        target_place, explained = target_of(compared.real, tables.binned, follow)
+    else:
+        target_place, explained = _place_of(target, real, tables), math.nan
     telling = tuple(place for place, name in enumerate(names) if names[target_place] in follow.get(name, ()))
     setting = Setting(
         labels=tables.labels,
@@ -250,7 +297,42 @@ def evaluate_texts(
         full=full,
         parties=() if study is None else _parties(names, study),
     )
-    return _evaluate_metrics(tables, setting, metrics, seed=seed, progress=progress or _ignore_progress)
+    from sklearn import config_context
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    # Linear algebra on several cores costs more seconds of them than it saves, and tables are checked already.
+    with threadpool_limits(1), config_context(assume_finite=True, skip_parameter_validation=True):
+        evaluation = _evaluate_metrics(tables, setting, metrics, seed=seed, progress=progress or _ignore_progress)
+    return dataclasses.replace(evaluation, facts={**evaluation.facts, "target_told": _number(explained)})
+
+
+def _place_of(target: str, real: TextTable, tables: Coding) -> int:
+    """Return the position of the column that is asked for.
+
+    Raises:
+        Misuse: USAGE, there is no such column, it was left out, or it has one value.
+    """
+    names = tables.real.names
+    if target not in names:
+        near = difflib.get_close_matches(target, names, 1)
+        column = real.columns.get(target)
+        problem = "is left out of the comparison, see the notes" if column is not None else "is not in the tables"
+        if column is not None and len(column.texts) < 2:
+            problem = f"has one value in all {real.n_rows:,} rows of the real table, expected at least two to predict"
+        raise Misuse(
+            "USAGE",
+            f"no column '{target}' to predict: it {problem}",
+            hint=f"'{near[0]}'?" if near else f"some of {', '.join(names)}; without --target the best is chosen",
+        )
+    place = tables.real.column(target)
+    if np.count_nonzero(np.bincount(tables.real.codes[place])) < 2:
+        raise Misuse(
+            "USAGE",
+            f"no column '{target}' to predict: it has one value in all {tables.real.n:,} rows of the real table, expected at "
+            "least two to predict",
+            hint="leave --target out: the column that the others tell best is chosen",
+        )
+    return place
 
 
 def _parties(names: Sequence[str], study: Study) -> tuple[str, ...]:
@@ -268,14 +350,21 @@ def _evaluate_metrics(
     tables: Coding, setting: Setting, metrics: Sequence[Metric], *, seed: int, progress: Progress
 ) -> Evaluation:
     size = size_of(tables.real, min(table.n for table in tables.synthetic.values()), full=setting.full)
-    all_rounds = list(rounds(tables.real, tables.holdout, size=size, seed=seed, full=setting.full))
+
+    def draw(coded: Coding) -> list[Round]:
+        return list(rounds(coded.real, coded.holdout, size=size, seed=seed, full=setting.full))
+
+    compared = tables.by_codebook or tables
+    all_rounds = draw(tables)
+    code_rounds = all_rounds if compared is tables else draw(compared)
+    value_rounds = [] if tables.by_value is None else draw(tables.by_value)
     measured_rows: dict[str, list[Row]] = {}
     details: dict[str, list[Row]] = {}
     left_out: dict[str, str] = {}
     figures: list[Figure] = []
     for number, metric in enumerate(metrics):
         progress(metric.title, number / len(metrics))
-        reason = _reason(metric, tables)
+        reason = _reason(metric, tables, all_rounds[0])
         if reason:
             left_out[metric.name] = reason
             figures += [
@@ -284,24 +373,34 @@ def _evaluate_metrics(
                 for name in tables.synthetic
             ]
             continue
-        measurements = _measure_metric(metric, all_rounds, tables, setting)
-        measured_rows[metric.name] = [
-            {"table": name, "seed": one.seed, **{key: _round_digits(value) for key, value in item.values.items()}}
-            for name, items in measurements.items()
-            for one, item in zip(all_rounds, items, strict=True)
-        ]
+        # Attackers have the numbers beside the codes, and rules are about codes of either.
+        with_numbers = metric.family in {"disclosure", "knowledge"}
+        measurements = _measure_metric(
+            metric, all_rounds if with_numbers else code_rounds, tables if with_numbers else compared, setting
+        )
+        measured_rows[metric.name] = _rows_of(measurements, all_rounds)
         if rows := [{"table": name, **row} for name in tables.synthetic for row in measurements[name][0].rows]:
             details[metric.name] = rows
+        values: dict[str, list[Measured]] = {}
+        if metric.by_value and tables.by_value is not None:
+            value_setting = dataclasses.replace(setting, labels=tables.by_value.labels)
+            values = _measure_metric(metric, value_rounds, tables.by_value, value_setting)
+            measured_rows[f"{metric.name}_by_value"] = _rows_of(values, value_rounds)
         for definition in metric.figures:
             floor, baseline = (_of(measurements[name], definition.key) for name in ("floor", "baseline"))
-            reason = ""
-            if metric.attacks and all_rounds[0].others is None:
-                reason = _NO_HOLDOUT if tables.holdout is None else _FEW
             for name in tables.synthetic:
-                values = _of(measurements[name], definition.key)
-                figures.append(
-                    figure(definition, name, values, floor, baseline, reason=reason, independent=metric.other_people)
+                own = figure(
+                    definition,
+                    name,
+                    _of(measurements[name], definition.key),
+                    floor,
+                    baseline,
+                    independent=metric.other_people,
                 )
+                if values:
+                    means = [float(np.mean(_of(values[of], definition.key))) for of in (name, "floor")]
+                    own = dataclasses.replace(own, by_value=means[0], by_value_floor=means[1])
+                figures.append(own)
     progress("done", 1.0)
     return Evaluation(
         figures=tuple(figures),
@@ -311,12 +410,23 @@ def _evaluate_metrics(
         facts=_facts(tables, setting, all_rounds, size=size, seed=seed),
         notes=(*tables.notes, *_smaller(tables, size, full=setting.full)),
         left_out=left_out,
+        shapes={name: shapes_of(compared.real, table, compared.labels) for name, table in compared.synthetic.items()},
+        differences={name: explain_differences(tables, name) for name in tables.synthetic} if tables.by_value else {},
     )
 
 
-def _reason(metric: Metric, tables: Coding) -> str:
-    if metric.needs_holdout and tables.holdout is None:
-        return _NO_HOLDOUT
+def _rows_of(measurements: Mapping[str, Sequence[Measured]], all_rounds: Sequence[Round]) -> list[Row]:
+    return [
+        {"table": name, "seed": one.seed, **{key: _round_digits(value) for key, value in item.values.items()}}
+        for name, items in measurements.items()
+        for one, item in zip(all_rounds, items, strict=True)
+    ]
+
+
+def _reason(metric: Metric, tables: Coding, first: Round) -> str:
+    """Say why a metric is not computed; empty: it is."""
+    if metric.attacks and not first.others.n:
+        return _NO_HOLDOUT if tables.holdout is None else _FEW
     rules = tables.functions or (tables.support is not None and tables.support.names)
     return _NO_RULES if metric.needs_rules and not rules else ""
 
@@ -363,6 +473,8 @@ def _facts(tables: Coding, setting: Setting, all_rounds: Sequence[Round], *, siz
             name for name, values in zip(tables.real.names, tables.real.values, strict=True) if values is not None
         ],
         "target": tables.real.names[setting.target],
+        "judged_by": "values" if tables.by_value is None else "codebook",
+        "outside_the_study": {name: _round_digits(share) for name, share in tables.outside.items()},
         "compared_records": size,
         "tested_records": n_tested,
         "attacked_records": all_rounds[0].members.n,
@@ -373,6 +485,7 @@ def _facts(tables: Coding, setting: Setting, all_rounds: Sequence[Round], *, siz
             "tested": TESTED,
             "attacked": ATTACKED,
             "tree": TREE_RECORDS,
+            "learned": LEARNED,
             "published": PUBLISHED,
         },
         "seeds": [one.seed for one in all_rounds],
@@ -398,6 +511,8 @@ def _row(item: Figure) -> Row:
         "floor": item.floor,
         "floor_deviation": item.floor_deviation,
         "baseline": item.baseline,
+        "by_value": item.by_value,
+        "by_value_floor": item.by_value_floor,
         "position": item.position,
         "verdict": item.verdict,
         "seeds": item.seeds,

@@ -29,6 +29,8 @@ MOST_TABLES: Final = 500
 """Of each width; of more, as many are drawn, the same for every candidate."""
 TREE_RECORDS: Final = 2_500
 """Of each table, that a tree tells apart, once and in each permutation."""
+LOGISTIC_RECORDS: Final = 5_000
+"""Of each table, that a logistic regression tells apart; what chance does to so many is stated beside it."""
 _WORST: Final = 6  # tables of each width that are listed
 _UNIFORM, _TREE = 11, 12  # purposes of generators
 
@@ -112,16 +114,18 @@ def _columns(this_round: Round, play: Play, _setting: Setting) -> Measured:
 
 
 def _propensity(this_round: Round, play: Play, setting: Setting) -> Measured:
-    logistic = logistic_propensity(this_round.real, play.table)
     generator = this_round.generator(_TREE)
-    most = None if setting.full else TREE_RECORDS
-    pair = [table.rows(np.arange(table.n)[:most]) for table in (this_round.real, play.table)]
-    tree, chance = tree_propensity(pair[0], pair[1], generator=generator)
+    pairs = [
+        [table.rows(np.arange(table.n)[: None if setting.full else most]) for table in (this_round.real, play.table)]
+        for most in (LOGISTIC_RECORDS, TREE_RECORDS)
+    ]
+    logistic = logistic_propensity(*pairs[0])
+    tree, chance = tree_propensity(*pairs[1], generator=generator)
     values = {
         "propensity": tree.ratio(chance),
         "pmse_tree": tree.value,
         "pmse_tree_by_chance": chance.mean,
-        "error_of_that": chance.error,
+        "standard_error_of_that": chance.error,
         "standardized_tree": tree.standardize(chance),
         "pmse_logistic": logistic.value,
         "parameters": float(logistic.rank),
@@ -200,6 +204,7 @@ METRICS: Final = (
         family="fidelity",
         title="Tables of one, two and three columns",
         measure=_distances,
+        by_value=True,
         says="Total variation distance: half the sum of the absolute differences of all shares. The k-marginal score of "
         "SDNist is 1,000 less a thousand distances. The worst tables are listed with the combination that differs most.",
         figures=tuple(
@@ -233,9 +238,10 @@ METRICS: Final = (
         title="Can a model tell the records from real ones? (pMSE)",
         measure=_propensity,
         says="Mean squared error of the probabilities that a model gives for being synthetic. Of a logistic regression on the"
-        " categories chance has two expectations: Snoke's of 2018, which takes the real records as given, and twice that"
-        f" where both tables are samples of one population, as here. Of a tree on at most {TREE_RECORDS:,} records of "
-        f"each table, chance is what {PERMUTATIONS} permutations of real and synthetic show.",
+        f" categories of at most {LOGISTIC_RECORDS:,} records of each table chance has two expectations: Snoke's of 2018, "
+        "which takes the real records as given, and twice that where both tables are samples of one population, as here. Of "
+        f"a tree on at most {TREE_RECORDS:,} records of each table, chance is what {PERMUTATIONS} permutations of real and "
+        "synthetic show; its standard error stands below it.",
         figures=(
             Asked(
                 key="propensity",

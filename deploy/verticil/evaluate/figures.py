@@ -62,6 +62,8 @@ class Figure:
         position: 0 at the floor, 1 at the baseline; NaN where the two cannot be told apart.
         verdict: where it lies: like the floor, like the baseline (or worse), or between; unclear where these two are alike.
         reason: why it could not be computed, or tells nothing.
+        by_value, by_value_floor: the same of values in place of a study's codebook, for which no verdict is given; NaN: there is
+            no codebook, or the figure is about it alone.
     """
 
     asked: Asked
@@ -75,6 +77,8 @@ class Figure:
     position: float
     verdict: Verdict
     reason: str = ""
+    by_value: float = math.nan
+    by_value_floor: float = math.nan
 
 
 def figure(
@@ -164,6 +168,15 @@ class Summary:
     of_use: int
     discloses: tuple[str, ...]
     of_disclosure: int
+
+    @property
+    def words(self) -> str:
+        """What was counted of a candidate, for people."""
+        attacks = f"{len(self.discloses)} of {self.of_disclosure} attacks beyond chance"
+        return (
+            f"{len(self.useless)} of {self.of_use} figures of use no better than useless, "
+            f"{attacks if self.of_disclosure else 'no attack was made'}"
+        )
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -71,8 +71,9 @@ class Metric:
         measure: computes it.
         says: how it is computed, for the page: sentences.
         figures: which of its values are headline figures.
-        needs_holdout, needs_rules: what it cannot do without.
+        needs_rules: whether it needs a study whose knowledge states rules.
         other_people: whether each seed is about other people, so that chance is another one in each.
+        by_value: whether it is computed by value, too, where a study's codebook is what counts.
     """
 
     name: str
@@ -81,9 +82,9 @@ class Metric:
     measure: Measure
     says: str = ""
     figures: tuple[Asked, ...] = ()
-    needs_holdout: bool = False
     needs_rules: bool = False
     other_people: bool = False
+    by_value: bool = False
 
     @property
     def attacks(self) -> bool:

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.evaluate.figures import Asked, Family, Figure, worst_first
 from verticil.evaluate.metrics import Row
+from verticil.evaluate.plots import PARTS, Part
 from verticil.evaluate.suite import METRICS
 from verticil.shared.release.protocol import own_template, templates
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from verticil.evaluate.evaluation import Evaluation
 
 _WIDTH: Final = 200.0
@@ -54,6 +57,12 @@ FAMILY_TITLES: Final[Mapping[Family, str]] = {
     "knowledge": "Knowledge: do records keep the stated rules?",
 }
 
+PART_TITLES: Final[Mapping[Part, str]] = {
+    "columns": "Each column",
+    "pairs": "Distances of pairs",
+    "correlations": "Correlations",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
@@ -63,6 +72,7 @@ class Cell:
     value: str
     floor: str
     baseline: str
+    by_value: str
     verdict: str
     state: str
     at: float | None
@@ -138,6 +148,10 @@ def render(evaluation: Evaluation) -> str:
             own_style=_read("evaluation.css"),
             found=evaluation,
             facts=evaluation.facts,
+            by_codebook=evaluation.facts["judged_by"] == "codebook",
+            plots=[
+                (name, _plots(evaluation, name), evaluation.shapes[name]) for name in names if name in evaluation.shapes
+            ],
             lines=lines,
             several=len(names) > 1,
             names=names,
@@ -167,6 +181,7 @@ def _cell(item: Figure) -> Cell:
         value=with_deviation(item.value, item.deviation),
         floor=with_deviation(item.floor, item.floor_deviation),
         baseline=number(item.baseline),
+        by_value=number(item.by_value),
         verdict=verdict_words(item),
         state={"floor": "good", "between": "wait", "baseline": "alert"}.get(item.verdict, "none"),
         at=None if math.isnan(item.position) else _at(item.position),
@@ -177,6 +192,13 @@ def _cell(item: Figure) -> Cell:
 def _at(position: float) -> float:
     low, high = _SHOWN
     return _WIDTH * (min(max(position, low), high) - low) / (high - low)
+
+
+def _plots(evaluation: Evaluation, name: str) -> list[tuple[str, Markup]]:
+    """Return a heading and a drawing of each part; the drawings are escaped."""
+    from markupsafe import Markup
+
+    return [(PART_TITLES[part], Markup(evaluation.plot(part, candidate=name).svg)) for part in PARTS]  # noqa: S704
 
 
 def _values(evaluation: Evaluation, name: str, names: Sequence[str]) -> MetricTable:

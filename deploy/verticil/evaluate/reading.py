@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from verticil.shared.core.errors import DataFault
+from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.release import wording
+from verticil.shared.release.signatures import read_document
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
 from verticil.tables.texts import TextColumn, TextTable, texts_of
 
 if TYPE_CHECKING:
@@ -43,6 +46,40 @@ def table_of(source: Path | str | pd.DataFrame, *, name: str) -> TextTable:
     else:
         table = _of_frame(source, name)
     return check_table(table, name)
+
+
+def release_folder(source: object) -> Path | None:
+    """Return the folder of a release, also where the folder around it is given; None: this is something else.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, a folder is no release.
+    """
+    if not isinstance(source, str | Path) or not Path(source).is_dir():
+        return None
+    for folder in (Path(source), Path(source) / "release"):
+        if (folder / "manifest.json").is_file() or (folder / "model.json").is_file():
+            return folder
+    raise DataFault(
+        "DATA_FILE_MISSING",
+        f"{source}: is a folder, expected a file, or the folder of a release",
+        hint="a release has manifest.json, study.json and synthetic.parquet",
+    )
+
+
+def study_of_release(folder: Path) -> Study:
+    """Read the study that a release was made for; the release is not verified.
+
+    Raises:
+        Misuse: FILE_MISSING, it has none.
+        GateFailed: RELEASE_INVALID, it is no study.
+    """
+    if not (folder / "study.json").is_file():
+        raise Misuse(
+            "FILE_MISSING",
+            f"{folder}: no study.json, expected the study whose categories and bins the release has",
+            hint="give the study (--study), or fetch the release again",
+        )
+    return canonical.from_bytes(read_document(folder, "study.json"), source="study.json", wire=False)
 
 
 def check_table(table: TextTable, name: str) -> TextTable:

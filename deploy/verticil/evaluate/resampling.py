@@ -59,8 +59,8 @@ class Round:
         real: real records that tables are held against; classifiers are trained on them for the floor.
         floor, independent: the same number of other real records, and of records with independent columns.
         members: of `real`, its first, who are attacked; in no other round.
-        others: of the holdout, as many, who are attacked for comparison; in no other round. None: there is no holdout, or there
-            would be fewer than `LEAST_ATTACKED`.
+        others: of the holdout, as many, who are attacked for comparison; in no other round. Nobody: there is no holdout, or
+            there would be fewer than `LEAST_ATTACKED`.
         tested: what classifiers are tested on: of the holdout, `others` first; else of `floor`.
     """
 
@@ -69,7 +69,7 @@ class Round:
     floor: CodedTable
     independent: CodedTable
     members: CodedTable
-    others: CodedTable | None
+    others: CodedTable
     tested: CodedTable
 
     def generator(self, purpose: int) -> np.random.Generator:
@@ -123,19 +123,18 @@ def rounds(
         generator = np.random.default_rng([seed + place, 1])
         order = _order(real.n, seed, place, number, generator)
         first, second = real.rows(order[:size]), real.rows(order[size : 2 * size])
-        others = test_records = None
         if holdout is not None:
             order = _order(holdout.n, seed, place, number, generator)
-            test_records = holdout.rows(order[:most])
-            others = None if n_attacked < LEAST_ATTACKED else test_records.rows(np.arange(n_attacked))
+        test_records = second.rows(np.arange(size)[:most]) if holdout is None else holdout.rows(order[:most])
+        n_others = 0 if holdout is None or n_attacked < LEAST_ATTACKED else n_attacked
         yield Round(
             seed=seed + place,
             real=first,
             floor=second,
             independent=_independent(second, generator),
             members=first.rows(np.arange(n_attacked)),
-            others=others,
-            tested=second.rows(np.arange(size)[:most]) if test_records is None else test_records,
+            others=test_records.rows(np.arange(n_others)),
+            tested=test_records,
         )
 
 

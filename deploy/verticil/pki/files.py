@@ -123,6 +123,10 @@ def new_folder(path: Path) -> Path:
         Misuse: FILE_EXISTS when there is something in it.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise Misuse("FILE_EXISTS", f"{path}: exists already and is not empty", hint="name another folder with --out")
+        raise Misuse(
+            "FILE_EXISTS",
+            f"{path}: exists already and is not empty",
+            hint="name another folder: nothing is overwritten",
+        )
     _make_folder(path)
     return path

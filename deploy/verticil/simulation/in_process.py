@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from verticil.evaluate.measures.fidelity import Comparison
     from verticil.shared.federation.transport.interface import Coordinator
+    from verticil.shared.release.worth import Worth
     from verticil.simulation.provision import Provisioned
 from verticil.simulation.in_memory_peers import WrapPeer, raise_if_ended, run_peers, serving_miner, start_parties
 from verticil.simulation.table_layout import Tables, lay_out
@@ -49,6 +50,7 @@ class Simulated:
         pairs: what the tables of the pairs say of the network, in words; empty where no pair was scored.
         comparison: distances to the real joint data, when asked for.
         release: folder of the signed release, when `out` was given.
+        worth: what the records are worth, by the release, or by `comparison` where it was asked for; None: neither says it.
     """
 
     network: Network
@@ -60,6 +62,7 @@ class Simulated:
     pairs: str
     comparison: Comparison | None
     release: Path | None
+    worth: Worth | None = None
 
 
 def simulate(
@@ -100,6 +103,7 @@ def simulate(
     A call from a notebook, where an event loop runs already, works too: the simulation has its own, in a thread of its own.
     """
     from verticil.party.operator.peer_commands import copy_release
+    from verticil.shared.core.compiled import compiling_told
     from verticil.shared.study.protocols import protocol_of
     from verticil.shared.study.reading import read_study
     from verticil.shared.study.review import require_reviewed
@@ -115,18 +119,19 @@ def simulate(
         nodes = _provision(place, document, tables, id_column=id_column, seed=seed)
         folder = place / "release"
         carry_out = run_federation if protocol_of(document).coordinated else run_peers
-        n_common = _in_own_loop(
-            partial(
-                carry_out,
-                nodes,
-                document,
-                folder,
-                is_seeded=seed is not None,
-                wrap=wrap,
-                wrap_peer=wrap_peer,
-                step=step,
+        with compiling_told(lambda: step("compiling, once")):
+            n_common = _in_own_loop(
+                partial(
+                    carry_out,
+                    nodes,
+                    document,
+                    folder,
+                    is_seeded=seed is not None,
+                    wrap=wrap,
+                    wrap_peer=wrap_peer,
+                    step=step,
+                )
             )
-        )
         result = _result(nodes, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result
@@ -266,8 +271,10 @@ def _result(
         pairs_text,
         parameters_text,
         release_summary,
+        worth_of,
     )
 
+    comparison = compare_with_tables(nodes, folder, study, seed=seed) if compare else None
     total = release_summary(folder, study).epsilon_per_person
     return Simulated(
         network=model_json.read((folder / "model.json").read_bytes()),
@@ -277,6 +284,7 @@ def _result(
         costs=costs_text(folder),
         parameters=parameters_text(folder, study),
         pairs="\n".join(filter(None, (chains_text(folder), pairs_text(folder)))),
-        comparison=compare_with_tables(nodes, folder, study, seed=seed) if compare else None,
+        comparison=comparison,
         release=None,
+        worth=worth_of(folder, comparison),
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from verticil.evaluate.measures.fidelity import Comparison
     from verticil.shared.numerics.model.schema import Variable
+    from verticil.shared.release.worth import Worth
     from verticil.simulation.provision import Provisioned
 
 _LISTED: Final = 10
@@ -160,6 +161,22 @@ def pairs_text(release: Path) -> str:
         more = f" and {len(missing) - _LISTED} more, in model.json" if missing[_LISTED:] else ""
         lines.append(f"linked, but nearly independent in the network: {pairs}{more}")
     return "\n".join(lines)
+
+
+def worth_of(release: Path, comparison: Comparison | None) -> Worth | None:
+    """Return what a release's records are worth: as it says itself, with the distances of a comparison where there is one.
+
+    Args:
+        release: the folder.
+        comparison: with the tables; None: nobody compared.
+    """
+    from verticil.shared.release.worth import measured, read_worth
+
+    own = read_worth(_document(release))
+    if comparison is None or len(comparison.synthetic) < 2:
+        return own
+    one_way, two_way, *_ = (distance.mean for distance in comparison.synthetic)
+    return measured(one_way, two_way, comparison.independent[1].mean, own)
 
 
 def compare_with_tables(nodes: Provisioned, release: Path, study: Study, *, seed: int | None) -> Comparison:

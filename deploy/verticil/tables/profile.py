@@ -16,6 +16,8 @@ from typing import Final
 
 import numpy as np
 
+from verticil.party.dataset.sources.files import types_without_text
+from verticil.party.dataset.sources.open_source import header
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
@@ -57,6 +59,7 @@ _MANY_ROWS: Final = 300  # of fewer, measures can by chance be as many whole num
 _OWNERS_BINS: Final = 20
 _SHARED_BINS: Final = 6
 _WORTH: Final = 10.0  # records that a category of a randomized column should be worth
+_LEADING_ZERO: Final = re.compile(r"[^0-9]*0[0-9]")
 _SUM: Final = re.compile(r"[0-9]+")
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
@@ -64,7 +67,10 @@ _MOST_DECIMALS: Final = 12
 _WORD_OF_A_NUMBER: Final = re.compile(
     r"(?i)(^|[^a-z])(id|nr|no|num|number|account|acct|phone|tel|telephone|fax|mobile|konto|record|patient|case|key|pid|ssn|iban)($|[^a-z])"
 )
-_ID_NAME: Final = re.compile(r"(?:[ _.\-]|(?<=[a-z]))(?:id|ID|Id)$")
+_ID_NAME: Final = re.compile(
+    r"(?:^|[ _.\-])(?i:id)$|[a-z](?:ID|Id)$|"
+    r"(?i:person|patient|subject|participant|respondent|user|member|client|customer|case|record|household|student|worker)(?i:id)$"
+)
 _FEW_IDS: Final = 50  # distinct values; a column with fewer has categories
 _RARE_ID: Final = 0.02  # distinct values in a row
 _BOOLEANS: Final = frozenset({"true", "false"})
@@ -172,7 +178,10 @@ def profile_table(party: str, path: Path, choice: Choice | None = None) -> Table
     """
     choice = choice or Choice()
     reading = guess_reading(path, sheet=choice.sheet)
-    table = texts_of(party, path, rule=reading.rule, only=choice.columns or None)
+    unread = types_without_text(reading.rule)
+    names = header(reading.rule)
+    only = [name for name in choice.columns or names if name not in unread]
+    table = texts_of(party, path, rule=reading.rule, only=only)
     types = source_types(reading.rule)
     writings = {
         name: _writing(column, types.get(name), reading.rule.delimiter) for name, column in table.columns.items()
@@ -181,7 +190,11 @@ def profile_table(party: str, path: Path, choice: Choice | None = None) -> Table
         [table.columns[name].texts for name, writing in writings.items() if writing is not None]
     )
     columns = tuple(
-        _profile(column, writings[name], types.get(name), words, choice) for name, column in table.columns.items()
+        _of_unread_type(name, unread[name], table.n_rows)
+        if name in unread
+        else _profile(table.columns[name], writings[name], types.get(name), words, choice)
+        for name in names
+        if not choice.columns or name in choice.columns
     )
     return TableProfile(party=party, texts=table, columns=columns, notes=(*reading.remarks, *table.notes))
 
@@ -230,12 +243,23 @@ def _are_days(pattern: DatePattern, texts: Sequence[str]) -> bool:
 
 def _has_leading_zero(texts: Sequence[str]) -> bool:
     """Return whether whole numbers, perhaps behind a letter, have leading zeros, which only codes have."""
+    if not any(map(_LEADING_ZERO.match, texts)):
+        return False
     bare_texts = [re.sub(r"^[^0-9]*|[^0-9]*$", "", text) for text in texts]
     codes = [text for text in bare_texts if len(text) > 1 and text[0] == "0" and _SUM.fullmatch(text)]
     return bool(codes) and all(_SUM.fullmatch(text) for text in bare_texts)
 
 
 # ---- one column
+
+
+def _of_unread_type(name: str, type_name: str, n_rows: int) -> ColumnProfile:
+    """Return the profile of a column whose type no study has."""
+    reason = f"its type is {type_name}, expected text, numbers, booleans or dates"
+    hint = ": write it as a number of days or seconds" if type_name.startswith("duration") else ""
+    return ColumnProfile(
+        source=name, name=name.strip(), kind="category", n_rows=n_rows, n_distinct=0, left_out=reason + hint
+    )
 
 
 def _profile(
@@ -257,7 +281,9 @@ def _profile(
     if (repeated := _repeated_id(base, len(values))) != "":
         return _leave_out(base, repeated)
     if not is_readable(base.name):
-        return _leave_out(base, "its name is no plain text" if base.name else "it has no name: give it one in the header")
+        return _leave_out(
+            base, "its name is no plain text" if base.name else "it has no name: give it one in the header"
+        )
     if len({text.strip() for text in values}) < 2:
         return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
     if written is not None:
@@ -270,10 +296,11 @@ def _profile(
 def _repeated_id(base: ColumnProfile, n_values: int) -> str:
     """Return that a column which by its name names the person repeats; empty: it does not."""
     by_name = base.name.lower() in ID_NAMES or _ID_NAME.search(base.name) is not None
-    if not by_name or n_values < max(_FEW_IDS, _RARE_ID * base.n_rows) or n_values >= _NEARLY_UNIQUE * base.n_rows:
+    n_rows = base.n_rows - base.n_missing
+    if not by_name or n_values < max(_FEW_IDS, _RARE_ID * n_rows) or n_values == n_rows:
         return ""
     return (
-        f"by its name it names a person, and it repeats in {base.n_rows - n_values:,} of {base.n_rows:,} rows: bring each "
+        f"by its name it names a person, and it repeats in {n_rows - n_values:,} of {base.n_rows:,} rows: bring each "
         "person's rows into one (a count, the first or the last value) before"
     )
 

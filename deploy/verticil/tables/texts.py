@@ -121,11 +121,12 @@ def texts_of(
     for name in names:
         index = np.concatenate(rows[name])
         counts = np.bincount(index, minlength=len(texts[name]))
-        present = [text for text, count in zip(texts[name], counts.tolist(), strict=True) if count]
-        # A part can name a text that none of its whole rows has.
-        place = np.cumsum(counts > 0) - 1
+        present = list(texts[name])
+        if not counts.all():  # a part can name a text that none of its whole rows has
+            present = [text for text, count in zip(present, counts.tolist(), strict=True) if count]
+            index = (np.cumsum(counts > 0) - 1)[index]
         columns[name] = TextColumn(
-            party=party, source=name, texts=present, counts=counts[counts > 0].tolist(), index=place[index]
+            party=party, source=name, texts=present, counts=counts[counts > 0].tolist(), index=index
         )
     return TextTable(columns=columns, n_rows=n_rows, notes=notes, rule=rule)
 

@@ -57,14 +57,18 @@ def column_lines(profile: TableProfile) -> Iterator[ColumnLine]:
 
 def _type(item: ColumnProfile) -> str:
     details = [f"in {item.unit}"] * bool(item.unit)
-    details += [f"{item.decimals} decimals"] * bool(item.kind == "number" and item.decimals is not None)
+    details += [f"{item.decimals} decimal{'s' * (item.decimals != 1)}"] * bool(
+        item.kind == "number" and item.decimals is not None
+    )
     return f"{item.kind} ({', '.join(details)})" if details else item.kind
 
 
 def _missing(item: ColumnProfile) -> str:
     if not item.n_missing:
         return "-"
-    words = ", ".join(f"'{text.strip()}'" if text.strip() else "empty" for text in dict.fromkeys(item.missing))
+    words = ", ".join(
+        f"'{text.strip()}'" if text.strip() else "empty" for text in dict.fromkeys((*item.missing, *item.strange))
+    )
     return f"{_share(item.missing_share)} ({words or 'no values'})"
 
 

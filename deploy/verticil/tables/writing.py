@@ -40,6 +40,7 @@ _TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh.mm")
 _ZONED: Final = ("hh:mmZ", "hh:mm:ss.fZ")
 _JOINTS: Final = (" ", "T", ", ")
 _EPOCHS: Final = {"epoch s": (10, 10), "epoch ms": (13, 13), "epoch us": (16, 16), "epoch ns": (19, 19)}
+_FEWEST_DIGITS: Final = 3  # of a time of day
 _FIRST_EPOCH: Final = 5e8  # 1985-11-05: earlier whole numbers of ten digits are taken for numbers
 _LAST_EPOCH: Final = 4e9
 _LONGEST_SPAN: Final = 1.3e9  # 41 years
@@ -227,10 +228,13 @@ def _of_digits(texts: Sequence[str]) -> Writing | None:
 
 def _candidates(texts: Sequence[str]) -> list[str]:
     """Return the patterns that read at least one of a few texts: days, moments, times."""
+    dated = [text for text in texts if sum(map(str.isdigit, text)) >= _FEWEST_DIGITS]
+    if not dated:
+        return []
     plain = [*DAYS, *_TIMES]
     whole_days = [day for day in DAYS if "DD" in day]
     moments = [f"{day}{joint}{time}" for day, joint, time in itertools.product(whole_days, _JOINTS, (*_TIMES, *_ZONED))]
-    return [way for way in (*plain, *moments) if _reads_any(way, texts)]
+    return [way for way in (*plain, *moments) if _reads_any(way, dated)]
 
 
 def _reads_any(way: str, texts: Sequence[str]) -> bool:

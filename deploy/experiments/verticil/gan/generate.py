@@ -36,6 +36,7 @@ from verticil.gan.settings import AnySettings, AutoencoderSettings, Settings, ge
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.storage.secret import secret_id
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import write
 from verticil.shared.federation.identity.pki import utc_now
@@ -128,7 +129,7 @@ def generate(
         raise Misuse(
             "USAGE",
             f"the method '{KIPPS}' needs torch, which is not installed; nothing was read or charged",
-            hint="in a checkout of verticil: pip install './deploy/experiments[gan]'",
+            hint=install_experiments("gan"),
         )
     from verticil.gan.sampling import sample
 

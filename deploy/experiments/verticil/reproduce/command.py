@@ -15,6 +15,7 @@ from verticil.cli.output import Format, FormatOption
 from verticil.experiments.randomization import Model
 from verticil.reproduce.experiment import Experiment, Options, carry_out
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_experiments
 
 
 class Paper(StrEnum):
@@ -168,8 +169,7 @@ def reproduce(
     )
     _check_whose(paper, options)
     if paper is Paper.kipps and find_spec("torch") is None:
-        hint = "in a checkout of verticil: pip install './deploy/experiments[gan]'"
-        raise Misuse("USAGE", f"reproduce {paper.value} needs torch", hint=hint)
+        raise Misuse("USAGE", f"reproduce {paper.value} needs torch", hint=install_experiments("gan"))
     experiment: Experiment[Any] = import_module(f"verticil.reproduce.{paper.name}").experiment(options)
     carry_out(experiment, seed=seed, out=out, form=form)
 

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from verticil.shared.core.arrays import AnyCodes, Floats, Ints
+from verticil.shared.core.arrays import AnyCodes, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _RANK: Final = 1e-10  # of the largest eigenvalue: below it a direction is none
-_STILL: Final = 1e-13  # largest move of a probability at the end
+_STILL: Final = 1e-10  # largest move of a probability at the end
 _MOST_STEPS: Final = 60
 _MOST_HALVINGS: Final = 30
 _LOSS: Final = 1e-9  # of the likelihood's logarithm, which rounding may cost a step
 _SINGULAR: Final = 1e-14  # of the information's largest eigenvalue: no step is taken there
+_SURE: Final = 1e-6  # of the largest pivot: above it no direction is left out
 _TOLD: Final = (
-    1e-9  # of the same: records of both classes tell a coefficient; a separable one is at 1e-13 when nothing moves
+    1e-9  # of the same: records of both classes tell a coefficient; a separable one is far below when nothing moves
 )
 
 
@@ -87,6 +88,15 @@ def fit(design: csr_array, target: Floats) -> Fit:
         target: (n,), 0 or 1.
     """
     basis = _directions(design)
+    rank = basis.shape[1]
+    inside = _undecided(design, target)
+    whole, design, target = target, design[inside], target[inside]
+    if not len(target):  # a category decides every record
+        nothing = np.full(len(basis), np.nan)
+        return Fit(
+            probabilities=whole, rank=rank, coefficients=nothing, covariance=np.full((len(basis), len(basis)), np.nan)
+        )
+    basis = basis if inside.all() else _directions(design)
     place = np.zeros(basis.shape[1])
     probabilities, likelihood = _likelihood(design @ (basis @ place), target)
     for _ in range(_MOST_STEPS):
@@ -107,15 +117,32 @@ def fit(design: csr_array, target: Floats) -> Fit:
     lengths, vectors = np.linalg.eigh(_information(design, basis, probabilities))
     is_determined = lengths > _TOLD * lengths[-1]
     known_basis = basis @ vectors[:, is_determined]
+    all_probabilities = whole.astype(np.float64)
+    all_probabilities[inside] = probabilities
     is_estimable = np.isclose((known_basis**2).sum(axis=1), 1.0, rtol=0, atol=1e-6)
     return Fit(
-        probabilities=probabilities,
-        rank=basis.shape[1],
+        probabilities=all_probabilities,
+        rank=rank,
         coefficients=np.where(is_estimable, basis @ place, np.nan),
         covariance=np.where(
             np.outer(is_estimable, is_estimable), known_basis / lengths[is_determined] @ known_basis.T, np.nan
         ),
     )
+
+
+def _undecided(design: csr_array, target: Floats) -> Bools:
+    """Return (n,), whether no category of a record decides its class.
+
+    Where all records of a category are of one class, the likelihood is largest at an infinite coefficient: their probabilities
+    are 0 or 1, and they leave the other coefficients as they are. Without them another category may decide, and so on.
+    """
+    inside = np.ones(len(target), dtype=np.bool_)
+    while True:
+        counts, ones = (design.T @ weights for weights in (inside.astype(np.float64), inside * target))
+        decided = (counts > 0) & ((ones == 0) | (ones == counts))
+        if not decided.any():
+            return inside
+        inside &= (design @ decided.astype(np.float64)) == 0
 
 
 def _directions(design: csr_array) -> Floats:
@@ -127,15 +154,23 @@ def _directions(design: csr_array) -> Floats:
 
 def _information(design: csr_array, basis: Floats, probabilities: Floats) -> Floats:
     weights = probabilities * (1 - probabilities)
-    matrix: Floats = basis.T @ (design.T @ design.multiply(weights[:, None])).toarray() @ basis
+    scaled = design.copy()
+    scaled.data *= np.repeat(weights, np.diff(design.indptr))
+    matrix: Floats = basis.T @ (design.T @ scaled).toarray() @ basis
     return matrix
 
 
 def _newton_step(information: Floats, gradient: Floats) -> Floats:
     """Solve for Newton's step, but for directions in which the information says next to nothing.
 
-    By eigenvalues: the singular values of a nearly separable information do not always converge.
+    By eigenvalues where records are nearly separable: the singular values of their information do not always converge.
     """
+    try:
+        lower = np.linalg.cholesky(information)
+        if lower.diagonal().min() ** 2 > _SURE * lower.diagonal().max() ** 2:
+            return np.asarray(np.linalg.solve(information, gradient))
+    except np.linalg.LinAlgError:
+        pass
     lengths, vectors = np.linalg.eigh(information)
     is_determined = lengths > _SINGULAR * max(lengths[-1], 0.0)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -93,7 +93,10 @@ def interval_overlap_or_none(first: tuple[Floats, Floats], second: tuple[Floats,
 def coefficients(
     tables: tuple[CodedTable, CodedTable], target: int, *, least: int = LEAST_RECORDS, without: Collection[int] = ()
 ) -> tuple[Coefficients, Coefficients]:
-    """Fit one logistic regression to both tables: has the target its most common category, or another one?
+    """Fit one logistic regression to both tables: has the target one category, or another one?
+
+    The category is the most common one of which the real table determines a coefficient: where the others say of every record
+    whether it has a category, none is.
 
     A category of another column has a coefficient where `least` real records have it, except for the column's most common one,
     which is what the others are compared with; rarer ones together have one, if they are as many. Categories that follow from
@@ -125,14 +128,12 @@ def coefficients(
         for table in tables
     ]
     own = independent_columns(designs[0][:, design_columns])
-    most = int(np.bincount(real.codes[target]).argmax())
-    first, second = (
-        _coefficients(
-            design[:, np.array(design_columns)[own]], table.codes[target] == most, [names[place] for place in own]
-        )
-        for table, design in zip(tables, designs, strict=True)
-    )
-    return first, second
+    of_names, columns = [names[place] for place in own], np.array(design_columns)[own]
+    for category in np.bincount(real.codes[target]).argsort(kind="stable")[::-1].tolist():
+        first = _coefficients(designs[0][:, columns], real.codes[target] == category, of_names)
+        if not np.isnan(first.values).all():
+            break
+    return first, _coefficients(designs[1][:, columns], tables[1].codes[target] == category, of_names)
 
 
 def agreement(real: Coefficients, other: Coefficients, level: float = 0.95) -> Agreement:

@@ -14,6 +14,7 @@ scikit-learn is needed here and nowhere else (the extra ``experiments``).
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,8 +98,6 @@ class _Classifier(Protocol):
 
 
 class _SupportVectors(Protocol):
-    def predict(self, features: Floats, /) -> Labels: ...
-
     def decision_function(self, features: Floats, /) -> Floats: ...
 
     @property
@@ -259,7 +258,7 @@ def _support_vectors(features: Floats, target: Labels) -> Callable[[Floats], _An
     variance = float(features.var())
     gamma = 1 / (features.shape[1] * variance) if variance > 0 else 1.0
     # gamma="scale" in numbers, because the merged rows have another variance than the records.
-    model = SVC(cache_size=500).set_params(gamma=gamma)
+    model = SVC(cache_size=500, decision_function_shape="ovo").set_params(gamma=gamma)
     rows, labels, weights = _merge_rows(features, target) or (features, target, None)
     model.fit(rows, labels, sample_weight=weights)
     typed_model = cast("_SupportVectors", model)
@@ -267,11 +266,23 @@ def _support_vectors(features: Floats, target: Labels) -> Callable[[Floats], _An
 
 
 def _of_many_classes(model: _SupportVectors) -> Callable[[Floats], _Answers]:
-    return lambda asked: _Answers(
-        classes=np.asarray(model.predict(asked), dtype=np.int64),
-        scores=np.asarray(model.decision_function(asked), dtype=np.float64),
-        of=model.classes_,
-    )
+    """`predict` and `decision_function` of scikit-learn's SVC, from the decisions of its pairs of classes, taken once."""
+    from sklearn.utils.multiclass import _ovr_decision_function
+
+    n_classes = len(model.classes_)
+    pairs = list(itertools.combinations(range(n_classes), 2))
+
+    def answers(rows: Floats) -> _Answers:
+        decisions = np.asarray(model.decision_function(rows), dtype=np.float64)
+        votes = np.zeros((len(rows), n_classes))
+        for place, (first, second) in enumerate(pairs):
+            votes[:, first] += decisions[:, place] > 0
+            votes[:, second] += decisions[:, place] <= 0
+        scores = np.asarray(_ovr_decision_function(decisions < 0, -decisions, n_classes), dtype=np.float64)
+        classes = np.asarray(model.classes_[votes.argmax(axis=1)], dtype=np.int64)
+        return _Answers(classes=classes, scores=scores, of=model.classes_)
+
+    return answers
 
 
 def _of_two_classes(model: _SupportVectors, gamma: float) -> Callable[[Floats], _Answers]:

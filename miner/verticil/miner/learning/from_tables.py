@@ -36,10 +36,11 @@ from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption,
 from verticil.miner.learning.source_mixture import blend_models
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tuning import TUNING
+from verticil.miner.learning.worth import estimate_worth
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
-from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, refitted
+from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, refitted, share_of_noisy
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.knowledge.support import Support
@@ -97,7 +98,7 @@ def learn_from_tables(
     possible = support.holds if support.restricts else None
 
     def step(piece: str, n_done: int, most: int) -> None:
-        report("estimating")(min(n_done / most, 1.0))
+        report("estimating")(share_of_noisy(piece, n_done, most))
 
     stages = Stages(interruption)
     with stages.stage("joint") as own:
@@ -171,6 +172,7 @@ def learn_from_tables(
         n_records=round(tables.people),
         joint=joint,
         posterior=posterior,
+        worth=estimate_worth(tables, model, models, study.schema.names),
     )
 
 

@@ -43,6 +43,7 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
 from verticil.shared.numerics.model.rounding import round_network
 from verticil.shared.numerics.posterior.result import StructurePosterior
+from verticil.shared.release.worth import Worth
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, negative_counts
 from verticil.shared.synthesis.marginals import model_shares
@@ -70,6 +71,7 @@ class LearnResult:
         n_records: number of common people; by noisy tables where it is not public.
         joint: the joint model of all tables; None where the study does not ask for one and has no noise on tables.
         posterior: the structure's uncertainty, where the study samples graphs; then `network` is their consensus. Else None.
+        worth: what records of the joint model are worth, by the noise and the estimates; None: it is not estimated.
     """
 
     network: Network
@@ -87,6 +89,7 @@ class LearnResult:
     n_records: int
     joint: JointEstimate | None = None
     posterior: StructurePosterior | None = None
+    worth: Worth | None = None
 
 
 def learn(

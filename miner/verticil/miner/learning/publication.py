@@ -29,6 +29,7 @@ from verticil.shared.release.content import OpenedTables, ReleaseContent, Signed
 from verticil.shared.release.formats.joint import fits
 from verticil.shared.release.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
 from verticil.shared.release.records import released_records
+from verticil.shared.release.worth import KEY as WORTH
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.table_columns import PiecewiseTable
@@ -98,6 +99,8 @@ class Origin:
 def publish_models(result: LearnResult, study: Study) -> PublishedModels:
     """Round what a release of the study has of the models that were learned."""
     joint, facts = published_joint(result.joint, study)
+    if result.worth is not None and joint is not None:
+        facts[WORTH] = result.worth.document()
     return PublishedModels(joint=joint, joint_facts=facts, posterior=published_posterior(result.posterior, study))
 
 

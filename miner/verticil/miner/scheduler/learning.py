@@ -125,6 +125,7 @@ class SpawnedLearning:
         """
         if "NUMBA_CACHE_DIR" in os.environ or (self._cache.is_dir() and any(self._cache.iterdir())):
             return
+        _log.info("compiling, once: what studies need, beside whatever else there is to do")
         nothing = asyncio.subprocess.DEVNULL
         try:
             process = await asyncio.create_subprocess_exec(

@@ -8,10 +8,12 @@ installations do not have. A kernel checks nothing; its callers check shapes, co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core import event
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,3 +35,26 @@ def compiled_for(signature: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return cast("Callable[P, R]", function_out)
 
     return decorate
+
+
+class _First(event.Listener):
+    """A listener that tells of the first function that is compiled."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell: Callable[[], None] | None = tell
+
+    def on_start(self, event: object) -> None:
+        """Tell of the first one."""
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell()
+
+    def on_end(self, event: object) -> None:
+        """Say nothing about the end."""
+
+
+@contextmanager
+def compiling_told(tell: Callable[[], None]) -> Generator[None]:
+    """Tell once if anything is compiled in the block; what a cache has is not compiled."""
+    with event.install_listener("numba:compile", _First(tell)):
+        yield

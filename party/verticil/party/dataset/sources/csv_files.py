@@ -36,6 +36,8 @@ from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 _BLOCK_BYTES: Final = 1 << 19  # a CSV part, of which Arrow reads 32 ahead
 _LONGEST_ROW: Final = 4 << 20  # the part where a row is longer than that
 _LEAST_ROWS: Final = 4096  # of a part that more is to follow
+_PART_ROWS: Final = 65536  # of one with few columns: texts that parts have in common are looked up once a part
+_PART_CELLS: Final = 2_000_000
 DELIMITERS: Final = {
     ",": "a comma",
     ";": "a semicolon",
@@ -92,13 +94,14 @@ def check_delimiter(rule: DatasetRule, column_names: Sequence[str]) -> None:
 def csv_parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TablePart]:
     """Yield the rows of one CSV file; raises as `read_parts`."""
     batches, ragged_rows = list[pa.RecordBatch](), list[int]()
+    least_rows = max(_LEAST_ROWS, min(_PART_ROWS, _PART_CELLS // max(len(column_names), 1)))
     for rows, left_out in _csv_batches(rule, column_names):
         for batch in rows:
             if any(first_long(column, byte_lengths(column)) is not None for column in batch.columns):
                 raise _why_unreadable(rule, column_names)
         batches += rows
         ragged_rows += left_out
-        if sum(map(len, batches)) >= _LEAST_ROWS:
+        if sum(map(len, batches)) >= least_rows:
             yield _csv_part(column_names, batches, ragged_rows)
             batches, ragged_rows = [], []
     if batches or ragged_rows:

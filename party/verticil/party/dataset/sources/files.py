@@ -63,6 +63,13 @@ def header(rule: DatasetRule) -> tuple[str, ...]:
     return tuple(name for name in headers[0] if all(name in names for names in others))
 
 
+def types_without_text(rule: DatasetRule) -> dict[str, str]:
+    """Return the columns of a Parquet or Arrow file that cannot be read, with their types, such as durations and lists."""
+    if rule.format not in {"parquet", "arrow"} or not rule.path.is_file():
+        return {}
+    return {field.name: str(field.type) for field in _Opened(rule).schema if not is_textual(field.type)}
+
+
 def parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TablePart]:
     """Yield the rows of all files; raises as `table.read_parts`."""
     files = _files(rule)

@@ -9,6 +9,7 @@ from typing import Final
 from verticil.party.dataset.sources.server import POSTGRESQL
 from verticil.party.dataset.sources.source_table import STATISTICS, WORKBOOKS, DatasetRule
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,4 +41,4 @@ def require_package(rule: DatasetRule) -> None:
         return
     name = package.module.replace("_", "-")
     problem = f"{rule.name}: {package.reads} needs {name}, which is not installed"
-    raise Misuse("CONFIG_INVALID", problem, hint=f"pip install 'verticil[{package.extra}]'")
+    raise Misuse("CONFIG_INVALID", problem, hint=install_command(package.extra))

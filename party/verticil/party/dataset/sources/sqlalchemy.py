@@ -18,6 +18,7 @@ from verticil.party.dataset.sources.source_table import DatasetRule, TablePart
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import first_that_applies, not_understood, parts_of_rows, translate_errors
 from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.core.installation import install_package
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -43,7 +44,7 @@ _LOCKED: Final = ("lock wait timeout", "lock request time out", "lock timeout", 
 """What databases say in English of a lock that they waited for."""
 _CANCELS: Final = ("cancel_safe", "cancel", "interrupt")
 """What drivers call it when another thread breaks off what a connection does."""
-_NAMES: Final = "a URL begins with DATABASE+DRIVER, for instance mysql+pymysql; pip install DRIVER"
+_NAMES: Final = "a URL begins with DATABASE+DRIVER, for instance mysql+pymysql"
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
@@ -110,7 +111,11 @@ def _engine(rule: DatasetRule) -> Engine:
         missing = f"SQLAlchemy knows no database {scheme}"
     except ModuleNotFoundError as error:
         missing = f"{scheme} needs the driver {error.name}, which is not installed"
-    raise Misuse("CONFIG_INVALID", f"url in [dataset.NAME] of party.toml: {missing}", hint=_NAMES)
+    raise Misuse(
+        "CONFIG_INVALID",
+        f"url in [dataset.NAME] of party.toml: {missing}",
+        hint=f"{_NAMES}; {install_package('DRIVER')}",
+    )
 
 
 def _fault(rule: DatasetRule, error: Exception, *, before_rows: bool = False) -> DataFault:

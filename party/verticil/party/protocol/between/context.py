@@ -20,6 +20,7 @@ from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.core.installation import install_command
 from verticil.shared.federation.transport.errors_on_wire import shorten
 from verticil.shared.federation.transport.fetch import fetch_bytes, fetch_file
 from verticil.shared.federation.transport.interface import Coordinator, Peer
@@ -63,7 +64,7 @@ def lacking_packages(config: PartyConfig) -> Misuse | None:
     return Misuse(
         "CONFIG_INVALID",
         f"{config.path.name}: [peer]: {' and '.join(absent)} not installed, expected for studies between peers",
-        hint="pip install 'verticil[peer]', or the image verticil-peer",
+        hint=f"{install_command('peer')}, or the image verticil-peer",
     )
 
 

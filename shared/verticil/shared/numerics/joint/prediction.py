@@ -73,11 +73,13 @@ class Prediction:
         two_way: over the tables of all pairs of columns.
         three_way: of all triples, which is less certain; None: there are fewer than three columns.
         independent: two-way, of columns drawn on their own with the shares that the same tables give.
+        one_way: over the single columns.
     """
 
     two_way: float
     three_way: float | None
     independent: float
+    one_way: float
 
     @property
     def no_nearer(self) -> bool:
@@ -127,7 +129,8 @@ def predict(channels: Sequence[Channel], n: int, *, sigma: float = 0.0) -> Predi
         hidden = _MIXTURE_TRIPLES if sigma > 0 else _TRIPLES
         hidden *= (_mean_of_triples(columns) - 1) * n**-0.375
         three = math.sqrt(3 * (two**2 - margins**2) + (1.5 * margins) ** 2 + hidden**2)
-    return Prediction(two_way=two, three_way=three, independent=independent)
+    one = sum(column.alike * float(np.sqrt(column.missed).sum()) for column in columns) * _MEAN_ABSOLUTE / 2 / d
+    return Prediction(two_way=two, three_way=three, independent=independent, one_way=one)
 
 
 def _columns(channels: Sequence[Channel], n: int, sigma: float) -> list[_Column]:

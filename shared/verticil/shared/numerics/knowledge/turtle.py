@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.installation import install_command
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.numerics.knowledge.addresses import read_range
 from verticil.shared.numerics.knowledge.rules import MAX_RULES
@@ -95,7 +96,7 @@ def _parse(text: str, source: str) -> Graph:
         raise Misuse(
             "USAGE",
             f"{source}: reading Turtle needs rdflib, which is not installed",
-            hint="pip install 'verticil[knowledge]'; or write [[knowledge.rule]] tables",
+            hint=f"{install_command('knowledge')}; or write [[knowledge.rule]] tables",
         ) from None
 
     class LimitedGraph(Graph):

@@ -29,6 +29,7 @@ from verticil.shared.release.report import layout, probabilities
 from verticil.shared.release.report.joint import joint_view, sampled_from
 from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.wording import remarks
+from verticil.shared.release.worth import read_worth, sentence
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words
@@ -151,6 +152,15 @@ def _noisy_tables(statement: PrivacyStatement) -> dict[str, object] | None:
     return {"number": event.tables, "sigma": f"{event.sigma:.4g}", "cost": wording.both(cost)}
 
 
+def _worth(content: ReleaseContent) -> dict[str, object] | None:
+    """Return what the records are worth in one sentence, and whether they are useless; None: nothing is known."""
+    worth = read_worth(content.joint_facts)
+    if worth is None:
+        return None
+    words = sentence(worth)
+    return {"words": words[0].upper() + words[1:] + ".", "useless": worth.is_useless}
+
+
 def _values(content: ReleaseContent) -> dict[str, object]:
     study, network = content.study, content.network
     statement = privacy_statement(study, network.dag)
@@ -161,6 +171,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "study": study,
         "content": content,
         "people": wording.count(content.n_common, "person", "people"),
+        "worth": _worth(content),
         "records": wording.count(len(content.synthetic), "synthetic record"),
         "n_columns": wording.count(len(study.schema), "column"),
         "parties": [

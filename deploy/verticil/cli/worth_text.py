@@ -1,0 +1,61 @@
+"""What records are worth, on the terminal and in JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from verticil.cli.output import Format, say
+from verticil.shared.release.worth import Worth, sentence
+
+if TYPE_CHECKING:
+    from verticil.shared.documents.json_document import Json
+    from verticil.shared.study.document import Study
+
+
+def print_worth(worth: Worth) -> None:
+    """Print what records are good for in one sentence; in red where they are of no use for relations."""
+    say(sentence(worth), style="red" if worth.is_useless else "green")
+
+
+def worth_document(worth: Worth) -> dict[str, Json]:
+    """Return the JSON of what records are worth, the sentence with it."""
+    return {
+        **worth.document(),
+        "source": worth.source,
+        "useless": worth.is_useless,
+        "sentence": sentence(worth),
+    }
+
+
+def predicted_worth(study: Study | Path | str, n: int) -> Worth | None:
+    """Return what records of a joint model will be worth by the study alone; None: nothing is predicted."""
+    from verticil.analyst.prediction import predict_study
+    from verticil.shared.study.document import Study
+    from verticil.shared.study.reading import read_study
+
+    prediction = predict_study(study if isinstance(study, Study) else read_study(Path(study)), n)
+    if prediction is None:
+        return None
+    return Worth(
+        two_way=prediction.two_way,
+        independent=prediction.independent,
+        one_way=prediction.one_way,
+        source="predicted",
+    )
+
+
+def fail_if_useless(worth: Worth | None, form: Format) -> None:
+    """End with exit code 6 where records are no nearer to the people than independent columns."""
+    if worth is None or not worth.is_useless:
+        return
+    if form is Format.text:
+        say(
+            f"error USELESS: records are {worth.two_way:.2g} from the people in tables of two columns, independent columns "
+            f"{worth.independent:.2g}",
+            style="red",
+        )
+        say("hint: declare fewer columns or categories, or allow a larger epsilon")
+    raise typer.Exit(6)

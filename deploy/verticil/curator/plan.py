@@ -1,0 +1,203 @@
+"""What `synthesize` would publish of a study, before a table is read: noise, distances, and what drowns in the noise.
+
+Everything follows from the study and a number of people. A column's shares drown where half of the 95 % interval that the noise
+alone gives a category is more than the average category's share. A relation drowns where the noise on one count of its table is
+more than the average count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from verticil.analyst.lint import SEVERITIES, lint_owner
+from verticil.analyst.prediction import drowned_shares, predict_study
+from verticil.curator.study import owners_study
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.view_models import document
+from verticil.shared.numerics.knowledge.words import describe_knowledge
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+from verticil.shared.study.protocol import Finding
+from verticil.shared.study.review import origin_words
+from verticil.shared.study.tables import tables_of, tables_sigma
+
+if TYPE_CHECKING:
+    from verticil.shared.documents.json_document import Json
+    from verticil.shared.numerics.joint.prediction import Prediction
+
+_FACTORS: Final = (0.25, 1.0, 4.0)
+_HALF_WIDTH: Final = 1.96  # standard deviations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """What one epsilon buys.
+
+    Attributes:
+        epsilon: of everything that is published, for the replacement of one person.
+        sigma: standard deviation of the noise on each count, people.
+        prediction: how far records will be from the people, and independent columns; None: there is one column.
+        drowned_columns: names of the columns whose shares drown.
+        n_drowned_pairs: number of relations that drown.
+        drowned_relations: names of the columns of which each relation drowns.
+    """
+
+    epsilon: float
+    sigma: float
+    prediction: Prediction | None
+    drowned_columns: tuple[str, ...]
+    n_drowned_pairs: int
+    drowned_relations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnersPlan:
+    """What one owner's release will be worth.
+
+    Attributes:
+        study: that would be carried out.
+        n: number of people.
+        n_tables: tables that get noise.
+        rows: by epsilon, ascending; the middle one is the study's.
+        findings: errors, warnings and notes.
+    """
+
+    study: Study
+    n: int
+    n_tables: int
+    rows: tuple[PlanRow, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Why the study cannot be carried out as it stands."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the study can be carried out."""
+        return not self.errors
+
+    @property
+    def spotless(self) -> bool:
+        """Whether there is no warning, either."""
+        return all(finding.severity == "note" for finding in self.findings)
+
+    def to_dict(self, *, strict: bool = False) -> dict[str, Json]:
+        """Return the document of ``verticil study check --format json`` of a study of one owner."""
+        return document(
+            {
+                "id": self.study.id,
+                "digest": canonical.digest(self.study).hex(),
+                "ok": self.spotless if strict else self.ok,
+                "model": self.study.model,
+                "n": self.n,
+                "tables": self.n_tables,
+                "by_epsilon": [dataclasses.asdict(row) for row in self.rows],
+                "stated": describe_knowledge(self.study.knowledge, self.study.schema),
+                "origins": list(origin_words(self.study)),
+                "findings": [dataclasses.asdict(finding) for finding in self.findings],
+            }
+        )
+
+
+def plan_of(
+    study: Study, *, n: int | None = None, epsilon: float | None = None, delta: float | None = None
+) -> OwnersPlan:
+    """Return what `synthesize` with the joint model would publish of a study, at a quarter, once and four times its epsilon.
+
+    Args:
+        study: of one organisation; it need not be reviewed.
+        n: number of people; None: the study's minimum.
+        epsilon, delta: see `owners_study`.
+
+    Raises:
+        Misuse: STUDY_INVALID or STUDY_UNSUPPORTED, what the study asks for does not go with noise on tables.
+    """
+    own = owners_study(study, method="joint", epsilon=epsilon, delta=delta)
+    if own.tables is None:
+        raise Misuse("STUDY_INVALID", f"study '{study.id}': no noise is stated, so there is nothing to plan")
+    people = n or study.linkage.minimum_common_records
+    rows = tuple(
+        _row(
+            dataclasses.replace(own, tables=dataclasses.replace(own.tables, epsilon=own.tables.epsilon * factor)),
+            people,
+        )
+        for factor in _FACTORS
+    )
+    findings = (*lint_owner(study, own, people), *_lost(own, rows[1], people))
+    return OwnersPlan(
+        study=own,
+        n=people,
+        n_tables=len(tables_of(own)),
+        rows=rows,
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
+    )
+
+
+def _row(study: Study, n: int) -> PlanRow:
+    sigma = tables_sigma(study)
+    sizes = [unit.transition.n_states for unit in study.units]
+    names = [", ".join(unit.variables) for unit in study.units]
+    partners: list[list[tuple[int, ...]]] = [[] for _ in sizes]
+    drowned = set[tuple[int, ...]]()
+    for members in tables_of(study):
+        for unit in members:
+            partners[unit].append(members)
+        if sigma * math.prod(sizes[unit] for unit in members) > n:
+            drowned.add(members)
+    return PlanRow(
+        epsilon=0.0 if study.tables is None else study.tables.epsilon,
+        sigma=sigma,
+        prediction=predict_study(study, n),
+        drowned_columns=tuple(
+            name
+            for name, size, tables in zip(names, sizes, partners, strict=True)
+            if _HALF_WIDTH * sigma * _one_way_factor(size, tables, sizes) > n / size
+        ),
+        n_drowned_pairs=len(drowned),
+        drowned_relations=tuple(
+            name for name, tables in zip(names, partners, strict=True) if tables and drowned.issuperset(tables)
+        ),
+    )
+
+
+def _one_way_factor(size: int, tables: list[tuple[int, ...]], sizes: list[int]) -> float:
+    """Return the deviation of a category's count by noise, from all tables of its column together, per deviation of a cell."""
+    precision = sum(size / math.prod(sizes[unit] for unit in members) for members in tables)
+    return 1 / math.sqrt(precision)
+
+
+def _lost(study: Study, row: PlanRow, n: int) -> Iterator[Finding]:
+    """Yield what the study's own epsilon does not pay for."""
+    drowned = drowned_shares(study, n)
+    if drowned is not None:
+        yield drowned
+    elif row.drowned_columns:
+        yield Finding(
+            severity="warning",
+            code="columns-drown",
+            where="tables.epsilon",
+            message=f"the noise on {n:,} people hides the shares of single columns: {', '.join(row.drowned_columns)}",
+            hint="merge their categories, leave columns out, or raise epsilon",
+        )
+    if row.drowned_relations:
+        yield Finding(
+            severity="warning",
+            code="relations-drown",
+            where="tables.epsilon",
+            message=f"the noise hides every relation of {', '.join(row.drowned_relations)}",
+            hint="merge their categories, leave columns out, or raise epsilon",
+        )
+    if row.prediction is not None and row.prediction.no_nearer:
+        yield Finding(
+            severity="warning",
+            code="joint-no-nearer",
+            where="release.sample_from",
+            message="do not use the records for relations: they would hardly be nearer to the people than independent columns",
+            hint="fewer columns or categories, a larger epsilon, or more people; else only each column's shares come through",
+        )

@@ -1,0 +1,156 @@
+"""What records of a joint model of noisy tables are worth, from the noise and the estimates alone.
+
+Let M be the model, T the people's tables as shares, and R models of tables that were drawn anew from M with the same noise (the
+replicates of the intervals). For each pair of columns, with d the total variation distance and x the product of margins:
+
+* What noise does to the model is f = mean d(R, M). It would be the whole distance of M to the people if they were like M.
+* M has less dependence than the people where noise hides it. The people's dependence is estimated without bias from the noisy
+  table: with its row and column means taken away (C = I - J / K on both sides), and the same part of the product of margins,
+
+      S = sum (C_a Y C_b - (q_a - 1 / K_a) (q_b - 1 / K_b)')^2 - sigma^2 (K_a - 1) (K_b - 1),
+
+  whose expectation is the sum of squares of T - x(T). In distances it is r S^(1/2), with r the ratio that M has of d(M, x(M)) to
+  the root of the same sum. That is `independent`; sums are over all pairs, so a pair of which little is known weighs little.
+* What M lacks of the people's dependence comes beside what noise does: d^2 = f^2 + max(independent - d(M, x(M)), 0)^2.
+
+A column's shares are off by the smaller of two estimates: the mean d of the replicates' shares to M's, and the mean error of
+shares that have the noise of all tables of the column together, cut at zero. ``tests/bench/worth.py`` compares all of it with the
+distances that only an owner can measure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.release.worth import NO_NEARER, Worth
+
+_REPLICATES: Final = 4
+"""More do not change a mean over all pairs."""
+_DRAWS: Final = 100
+_STRENGTH_KEPT: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pairs:
+    """Sums over some pairs of columns.
+
+    Attributes:
+        fit: of distances of replicates to the model.
+        dependence: of distances of the model to the products of its margins.
+        squares: of the squares behind these.
+        measured: of the people's squares, without bias.
+        n: pairs.
+    """
+
+    fit: float
+    dependence: float
+    squares: float
+    measured: float
+    n: int
+
+    @property
+    def independent(self) -> float:
+        """Distance of independent columns to the people."""
+        if self.squares <= 0 or self.measured <= 0:
+            return 0.0
+        return self.dependence / self.n * math.sqrt(self.measured / self.squares)
+
+    @property
+    def two_way(self) -> float:
+        """Distance of the model to the people."""
+        return math.hypot(self.fit / self.n, max(self.independent - self.dependence / self.n, 0.0))
+
+    @property
+    def strength_kept(self) -> float:
+        """Which part of the people's dependence the model has."""
+        return math.sqrt(self.squares / self.measured) if self.measured > 0 else 0.0
+
+
+def estimate_worth(
+    tables: NoisyTables, model: JointModel, replicates: Sequence[JointModel], names: Sequence[str]
+) -> Worth | None:
+    """Estimate what records of a joint model are worth.
+
+    Args:
+        tables: of columns that were not randomized before they were counted, each a unit of its own, and every pair measured.
+        model: of them.
+        replicates: models of tables that were drawn from `model` with the same noise.
+        names: of the columns.
+
+    Returns:
+        None where the tables are others, or there are fewer than two columns.
+    """
+    n_states, n = tables.n_states, tables.people
+    pairs = list(itertools.combinations(range(len(n_states)), 2))
+    if not pairs or not replicates or tables.is_randomized or len(tables.units) != len(n_states):
+        return None
+    if any(tables.table(pair) is None for pair in pairs):
+        return None
+    some = replicates[:_REPLICATES]
+    shares = [tables.one_way(unit)[0] / n for unit in range(len(n_states))]
+    rows = np.array([_row(tables, model, some, shares, pair) for pair in pairs])
+    of_all = _sums(rows)
+    of_column = [_sums(rows[[column in pair for pair in pairs]]) for column in range(len(n_states))]
+    by_model = [
+        np.mean([_distance(other.shares((v,)), model.shares((v,))) for other in some]) for v in range(len(n_states))
+    ]
+    by_noise = [_noise_of_shares(shares[v], math.sqrt(tables.one_way(v)[1]) / n) for v in range(len(n_states))]
+    return Worth(
+        two_way=of_all.two_way,
+        independent=of_all.independent,
+        one_way=float(min(np.mean(by_model), np.mean(by_noise))),
+        drowned=tuple(
+            name for name, own in zip(names, of_column, strict=True) if own.two_way > NO_NEARER * own.independent
+        ),
+        weakened=tuple(name for name, own in zip(names, of_column, strict=True) if own.strength_kept < _STRENGTH_KEPT),
+    )
+
+
+def _sums(rows: Floats) -> _Pairs:
+    fit, dependence, squares, measured = (float(total) for total in rows.sum(axis=0))
+    return _Pairs(fit=fit, dependence=dependence, squares=squares, measured=measured, n=len(rows))
+
+
+def _row(
+    tables: NoisyTables,
+    model: JointModel,
+    replicates: Sequence[JointModel],
+    shares: Sequence[Floats],
+    pair: tuple[int, int],
+) -> tuple[float, float, float, float]:
+    """Return a pair's part of each sum of `_Pairs`."""
+    own = model.shares(pair)
+    fit = float(np.mean([_distance(other.shares(pair), own) for other in replicates]))
+    product = np.outer(own.sum(axis=1), own.sum(axis=0))
+    measured = tables.table(pair)
+    assert measured is not None
+    noisy = measured.counts / tables.people
+    centred = noisy - noisy.mean(axis=0) - noisy.mean(axis=1)[:, None] + noisy.mean()
+    first, second = (shares[column] - shares[column].mean() for column in pair)
+    a, b = own.shape
+    noise = (measured.sigma / tables.people) ** 2 * (a - 1) * (b - 1)
+    squares = float(((centred - np.outer(first, second)) ** 2).sum() - noise)
+    return fit, _distance(own, product), float(((own - product) ** 2).sum()), squares
+
+
+def _distance(one: Floats, other: Floats) -> float:
+    return float(np.abs(one - other).sum()) / 2
+
+
+def _noise_of_shares(shares: Floats, deviation: float) -> float:
+    """Return the mean distance of shares with noise, cut at zero and scaled to one, to the shares themselves."""
+    whole = np.maximum(shares, 0.0)
+    whole = whole / whole.sum() if whole.sum() > 0 else np.full(len(shares), 1 / len(shares))
+    noisy = np.maximum(whole + deviation * np.random.default_rng(1).standard_normal((_DRAWS, len(whole))), 0.0)
+    totals = noisy.sum(axis=1, keepdims=True)
+    noisy = np.where(totals > 0, noisy / np.where(totals > 0, totals, 1.0), 1 / len(whole))
+    return float(np.abs(noisy - whole).sum(axis=1).mean()) / 2
