@@ -288,6 +288,7 @@ def test_rare_categories_are_drawn_together_and_many_columns_by_the_worst() -> N
     other = wide.assign(c61="0")
     drawn = evaluate(wide, other, only=["columns"]).shapes["synthetic"]
     assert (drawn.n_columns, len(drawn.columns), drawn.columns[-1].name) == (62, 60, "c61")
+    assert drawn.columns[-1].distance == drawn.distances[-1, -1] == pytest.approx(1 - (wide["c61"] == "0").mean())
 
 
 def test_plots_are_drawings_of_each_part_and_escape_what_they_show(tmp_path: Path) -> None:
