@@ -14,6 +14,9 @@ from verticil.shared.core.arrays import Floats
 Part = Literal["columns", "pairs", "correlations"]
 PARTS: Final[tuple[Part, ...]] = ("columns", "pairs", "correlations")
 
+XMLNS: Final = "xmlns='http://www.w3.org/2000/svg'"
+"""Of a file of its own; a page needs none, and names no address."""
+
 _REAL, _SYNTHETIC, _INK, _SOFT, _LINE = "#8a949e", "#0067a8", "#1c2126", "#5b6570", "#d5dae0"
 _WIDTH: Final = 960.0
 _ACROSS: Final = 4  # charts of columns in a row
@@ -46,7 +49,7 @@ def document(shapes: Shapes, parts: Sequence[Part], title: str) -> str:
         groups.append(f"<g transform='translate(0 {height:.1f})'>{body}</g>")
         height += own + _GAP
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' role='img' aria-label='{_escape(title)}' width='{_WIDTH:.0f}' "
+        f"<svg {XMLNS} role='img' aria-label='{_escape(title)}' width='{_WIDTH:.0f}' "
         f"height='{height:.0f}' viewBox='0 0 {_WIDTH:.0f} {height:.0f}' style='max-width:100%;height:auto;background:#fff'>"
         f"{''.join(groups)}</svg>"
     )
