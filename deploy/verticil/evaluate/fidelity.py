@@ -27,8 +27,10 @@ from verticil.evaluate.resampling import Play, Round
 
 MOST_TABLES: Final = 500
 """Of each width; of more, as many are drawn, the same for every candidate."""
-MODEL_RECORDS: Final = 2_500
-"""Of each table, that models tell apart, once and in each permutation; what chance does to so many is stated beside it."""
+TREE_RECORDS: Final = 5_000
+"""Of each table, that a tree tells apart, once and in each permutation; of half as many a verdict on Adult was chance."""
+LOGISTIC_RECORDS: Final = 2_500
+"""Of each table, that a logistic regression tells apart; what chance does to so many is stated beside it."""
 _WORST: Final = 6  # tables of each width that are listed
 _UNIFORM, _TREE = 11, 12  # purposes of generators
 
@@ -113,10 +115,12 @@ def _columns(this_round: Round, play: Play, _setting: Setting) -> Measured:
 
 def _propensity(this_round: Round, play: Play, setting: Setting) -> Measured:
     generator = this_round.generator(_TREE)
-    most = None if setting.full else MODEL_RECORDS
-    real, other = (table.rows(np.arange(table.n)[:most]) for table in (this_round.real, play.table))
-    logistic = logistic_propensity(real, other)
-    tree, chance = tree_propensity(real, other, generator=generator)
+    pairs = [
+        [table.rows(np.arange(table.n)[: None if setting.full else most]) for table in (this_round.real, play.table)]
+        for most in (LOGISTIC_RECORDS, TREE_RECORDS)
+    ]
+    logistic = logistic_propensity(*pairs[0])
+    tree, chance = tree_propensity(*pairs[1], generator=generator)
     values = {
         "propensity": tree.ratio(chance),
         "pmse_tree": tree.value,
@@ -233,11 +237,11 @@ METRICS: Final = (
         family="fidelity",
         title="Can a model tell the records from real ones? (pMSE)",
         measure=_propensity,
-        says="Mean squared error of the probabilities that a model gives for being synthetic, on at most "
-        f"{MODEL_RECORDS:,} records of each table. Of a logistic regression on the categories chance has two expectations: "
-        "Snoke's of 2018, which takes the real records as given, and twice that where both tables are samples of one "
-        f"population, as here. Of a tree, chance is what {PERMUTATIONS} permutations of real and synthetic show; its "
-        "standard error stands below it.",
+        says="Mean squared error of the probabilities that a model gives for being synthetic. Of a logistic regression on the "
+        f"categories, on at most {LOGISTIC_RECORDS:,} records of each table, chance has two expectations: Snoke's of 2018, "
+        "which takes the real records as given, and twice that where both tables are samples of one population, as here. Of "
+        f"a tree on at most {TREE_RECORDS:,} records of each table chance is what {PERMUTATIONS} permutations of real and "
+        "synthetic show; its standard error stands below it.",
         figures=(
             Asked(
                 key="propensity",
