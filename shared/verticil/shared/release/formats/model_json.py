@@ -14,7 +14,7 @@ randomized column, and whether the numbers are exact functions of raw data.
 
 Where synthetic records come from a joint model of all tables, the key `joint` holds it (`formats.joint`) and how it was fitted.
 `worth` has the estimated distances of records to the people (`verticil.shared.numerics.joint.worth`).
-Where a study leaves open what they come from, `sampled_from` says how much of each, {"joint": share, "network": share}.
+Releases of 1.0.0 whose study left open what they come from have `sampled_from`, {"joint": share, "network": share}.
 What a study states of all records, and nobody learned, `knowledge` repeats in the form of study.json: the variables that follow
 from others are there and not among `variables`. `deterministic` has these as nodes, with the same layout of tables: with
 `variables` and `families` they are a network of all columns.
@@ -191,8 +191,6 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         sentence = _PAIRS.replace("about the network", "about the joint model") if from_joint else _PAIRS
         document["pairs"] = {"statement": sentence, "tables": [_pair(pair, names) for pair in context.pairs]}
     facts = dict(context.joint_facts)
-    if (sampled_from := facts.pop("sampled_from", None)) is not None:
-        document["sampled_from"] = sampled_from
     if (worth := facts.pop(WORTH, None)) is not None:
         document[WORTH] = worth
     if context.joint is not None:
