@@ -44,8 +44,9 @@ def test_more_epsilon_buys_nearer_records_and_fewer_relations_drown() -> None:
     assert plan.rows[-1].drowned_columns == ()
 
 
-def test_a_column_drowns_where_its_interval_is_wider_than_an_average_category() -> None:
-    n, sizes = 2000, (2, 10, 30)
+@pytest.mark.parametrize("n", [60, 120, 250, 500, 1000, 2000, 4000])
+def test_a_column_drowns_where_its_interval_is_wider_than_an_average_category(n: int) -> None:
+    sizes = (2, 10, 30)
     row = plan_of(owners(*sizes), n=n).rows[1]
     for place, size in enumerate(sizes):
         precision = sum(1 / (other * row.sigma**2) for k, other in enumerate(sizes) if k != place)
@@ -63,6 +64,9 @@ def test_shares_that_drown_are_an_error_that_says_how_many_columns_would_work() 
     assert plan_of(owners(*[12] * n_columns), n=4000).ok
     assert not plan_of(owners(*[12] * (n_columns + 1)), n=4000).ok
     assert drowned_shares(plan_of(study, n=100_000).study, 100_000) is None
+    few = plan_of(study, n=500)
+    assert few.rows[1].drowned_columns
+    assert [finding.code for finding in few.findings].count("columns-drown") == 1
 
 
 def test_the_command_says_nothing_of_a_federation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

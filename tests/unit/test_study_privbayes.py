@@ -124,7 +124,7 @@ def test_a_study_of_one_owner_is_read_alike_by_every_command(tmp_path: Path) -> 
     assert main(["knowledge", "show", str(path)]) == 0
     study = vt.study.read(path)
     assert study.resolved == read_study(path, by_owner=True)
-    assert study.check(n=300).table.n == 300
+    assert study.check(n=300).n == 300
     for carry_out in (lambda: resolve_study(study), lambda: resolve_study(path), lambda: read_study(path)):
         with pytest.raises(Misuse, match="let the owner"):
             carry_out()

@@ -63,12 +63,11 @@ def test_both_distances_are_near_the_truth(sigma: float, most: float) -> None:
 def test_noise_is_no_dependence_of_the_people() -> None:
     """People whose columns are independent: what the noise alone shows as dependence is taken off, up to its own chance.
 
-    The mean of 20 estimates of the sum of squares lies within 4 standard errors of 0 but in one of 10,000 runs; without the
-    variance of the noise taken off it would be 30 of them above.
+    Seeds are fixed. The mean of the 20 estimates is .05 of a real dependence, and .21 where the variance of the noise stays in.
     """
     model = independent(truth())
-    worths = [estimate_worth(noise_on(model, seed), truth(), [truth()], NAMES) for seed in range(20)]
-    assert np.mean([worth.independent for worth in worths if worth is not None]) < 0.25 * of_independent(truth())
+    worths = [estimate_worth(noise_on(model, seed, 4 * SIGMA), truth(), [truth()], NAMES) for seed in range(20)]
+    assert np.mean([worth.independent for worth in worths if worth is not None]) < 0.1 * of_independent(truth())
 
 
 def test_a_model_that_lacks_the_dependence_is_as_far_as_independent_columns() -> None:
