@@ -238,7 +238,10 @@ def test_fewer_than_ten_rows_without_a_number_are_no_category(tmp_path: Path, fe
     text, study = column(tmp_path, [*CODED, *few])
     variable = study.schema[study.schema.index("Größe")]
     assert (variable.other, variable.missing, variable.n_states) == (None, None, variable.n_bins)
-    assert f'{NOTE}"Größe" of clinic: {len(few)} rows have no value, fewer than 10' in text
+    assert (
+        f'{NOTE}"Größe" of clinic: {len(few)} row{"s have" if len(few) != 1 else " has"} no value, fewer than 10'
+        in text
+    )
     assert "unclear" not in text
 
 
@@ -386,7 +389,7 @@ def test_a_category_of_fewer_than_ten_rows_is_nobodys(tmp_path: Path) -> None:
     assert "stands for 2 further values" in text
     assert by_name["site"].labels == ("left", "right")
     assert by_name["site"].other is None
-    assert f'{NOTE}"site" of only: 4 rows have values that fewer than 10 rows have' in text
+    assert f'{NOTE}"site" of only: 4 rows with a value that fewer than 10 rows have' in text
     assert f'{NOTE}"few" of only is left out: fewer than 2 categories have 10 rows' in text
     assert by_name["gaps"].labels == ("a", "b")
     assert by_name["gaps"].missing is None

@@ -286,6 +286,19 @@ def test_categories_of_a_randomized_column_are_as_many_as_its_noise_leaves(tmp_p
     assert any("% of the people are in 'other'" in reason for reason in shared.reasons)
 
 
+def test_codes_of_which_many_are_other_are_proposed_by_their_first_letters(tmp_path: Path) -> None:
+    r = np.random.default_rng(1)
+    codes = [
+        f"{'ABCDE'[chapter]}{number:02d}"
+        for chapter, number in zip(r.integers(0, 5, 3000), r.integers(0, 99, 3000), strict=True)
+    ]
+    words = [f"{first} {second}" for first, second in r.integers(0, 40, (3000, 2))]
+    pd.DataFrame({"icd": codes, "words": words}).to_csv(tmp_path / "t.csv", index=False)
+    icd, other = profile_table("owner", tmp_path / "t.csv").columns
+    assert 'their first 2 letters make 50 categories of them: group_by = "prefix:2"' in icd.reasons[-1]
+    assert not any("group_by" in reason for reason in other.reasons)
+
+
 def test_edges_and_points_rest_on_ten_rows_and_cover_the_table() -> None:
     generator = np.random.default_rng(3)
     for _ in range(50):

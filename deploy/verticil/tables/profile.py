@@ -71,6 +71,8 @@ _ID_NAME: Final = re.compile(
     r"(?:^|[ _.\-])(?i:id)$|[a-z](?:ID|Id)$|"
     r"(?i:person|patient|subject|participant|respondent|user|member|client|customer|case|record|household|student|worker)(?i:id)$"
 )
+_MANY_IN_OTHER: Final = 0.2  # of the people, from where on groups of codes are proposed
+_MOST_PEOPLE: Final = 0.95  # of the people that the groups must hold
 _FEW_IDS: Final = 50  # distinct values; a column with fewer has categories
 _RARE_ID: Final = 0.02  # distinct values in a row
 _BOOLEANS: Final = frozenset({"true", "false"})
@@ -545,10 +547,12 @@ def _of_categories(
     if n_other >= FEWEST_ROWS:
         reasons.append(
             f"{n_other / base.n_rows:.0%} of the people are in 'other', which is for {len(merged) - len(kept):,} values"
+            + _prefix_hint(merged, n_other / n)
         )
     elif n_other:
         reasons.append(
-            f"{n_other} rows have values that fewer than {FEWEST_ROWS} rows have: a category is drawn for each"
+            f"{n_other} row{'s' * (n_other != 1)} with a value that fewer than {FEWEST_ROWS} rows have: a category is drawn "
+            "for each"
         )
     return _with(
         base,
@@ -562,6 +566,22 @@ def _of_categories(
         unit="",
         numbers=None,
     )
+
+
+def _prefix_hint(counts: Mapping[str, int], other_share: float) -> str:
+    """Return how first letters make fewer categories of codes of which many people are in `other`; empty: they do not."""
+    total = sum(counts.values())
+    if other_share < _MANY_IN_OTHER or any(" " in text for text in counts):
+        return ""
+    for n_letters in (3, 2, 1):
+        groups: dict[str, int] = {}
+        for text, count in counts.items():
+            groups[text[:n_letters]] = groups.get(text[:n_letters], 0) + count
+        large = [count for count in groups.values() if count >= FEWEST_ROWS]
+        if 2 <= len(large) <= MOST_CATEGORIES and sum(large) >= _MOST_PEOPLE * total:
+            letters = f"first {n_letters} letters make" if n_letters > 1 else "first letter makes"
+            return f'; their {letters} {len(large)} categories of them: group_by = "prefix:{n_letters}"'
+    return ""
 
 
 def _in_order(categories: Sequence[str]) -> list[str]:

@@ -132,11 +132,14 @@ def column_reasons(item: ColumnProfile) -> Iterator[str]:
                 "spread evenly over it"
             )
     if 0 < item.n_missing < FEWEST_ROWS:
-        yield f"{item.n_missing} rows have no value, fewer than {FEWEST_ROWS}: such a row gets a category that is drawn"
+        yield f"{_rows(item.n_missing, 'no value')}, fewer than {FEWEST_ROWS}: such a row gets a category that is drawn"
     if item.kind in NUMBERS | MOMENTS and item.n_other:
-        yield (
-            f"{item.n_other} rows have values that fewer than {FEWEST_ROWS} rows have: such a row gets a category that is drawn"
-        )
+        values = f"a value that fewer than {FEWEST_ROWS} rows have"
+        yield f"{_rows(item.n_other, values)}: such a row gets a category that is drawn"
+
+
+def _rows(n: int, what: str) -> str:
+    return f"{n:,} row has {what}" if n == 1 else f"{n:,} rows have {what}"
 
 
 def has_own_end(item: ColumnProfile) -> bool:
