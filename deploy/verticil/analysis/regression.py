@@ -1,8 +1,8 @@
 """``release.regress``: a regression from a formula, and its result as a value.
 
 Linear regressions go by the published tables of pairs (`moments`). A logistic regression needs more than pairs, and so do
-products of columns. Records of sampled networks could answer, but their nominal 95 % intervals do not hold under noise: .93 of all and
-.70 of one coefficient, .86 of linear ones (`tests/bench/release_regression.py --sets 20`). So neither is answered.
+products of columns. Records of sampled networks could answer, but their nominal 95 % intervals do not hold under noise: .93 of
+all and .70 of one coefficient, .86 of linear ones (`tests/bench/release_regression.py --sets 20`). So neither is answered.
 """
 
 from __future__ import annotations
