@@ -39,6 +39,8 @@ EXCEPTIONS: Mapping[str, str] = {
     # design-time: looks for a matrix that has a wanted epsilon, and states nothing
     "verticil.shared.study.schemes": "solves for matrices of a wanted epsilon (scheme and [allocate] keys)",
     "verticil.analyst.models:_as": "asks the same of another model; the figures of the table are the accountant's",
+    "verticil.curator.plan": "asks for the noise at other totals, before anything is drawn; the account is the release's",
+    "verticil.analyst.lint:lint_owner": "asks whether the delta that the study states is large for so many people",
     "verticil.analyst.draft:_tail": "divides a wanted total among the columns of a draft",
     "verticil.tables.profile:_most_categories": "says how many categories the noise of a randomized column leaves, no bound",
     "verticil.shared.numerics.posterior.annealing:_Particles.__init__": "draws of a gamma distribution, no bound",

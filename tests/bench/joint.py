@@ -37,7 +37,6 @@ from numpy.typing import NDArray
 
 from verticil.evaluate.measures.utility import Labelled, utility
 from verticil.experiments.hittmeir.synthesizer import warm_up
-from verticil.miner.learning.full_likelihood import fit_rows
 from verticil.miner.learning.learn import learn
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
@@ -228,7 +227,10 @@ def independent(found: JointEstimate, truth: Truth, n: int, seed: int) -> Pair:
 
 def note_of(found: JointEstimate) -> str:
     """What the estimator says."""
-    return f"{found.kind}, alpha {found.alpha:.2f}{'' if found.reached else ', stop not reached'}"
+    nearer = "" if found.tables_nearer is None else f", its tables {found.tables_nearer:.2f} times nearer"
+    missed = "" if found.reached else ", stop not reached"
+    size = f"{found.size.fits} x {found.size.components}, {found.steps} steps"
+    return f"{found.kind}, {size}, alpha {found.alpha:.2f}{missed}{nearer}"
 
 
 def study_of(data: Data, channels: Sequence[Transition], *, like: Study | None = None, max_parents: int = 2) -> Study:
@@ -364,13 +366,10 @@ def estimate_with(
 ) -> JointEstimate:
     """The joint model of randomized columns, for which the network alone gives records."""
 
-    units = units_of(channels)
-    source = fit_rows(network, columns, units)
-
     def records(n: int, generator: np.random.Generator) -> Columns:
-        return list(sample_codes(source, n, generator=generator))
+        return list(sample_codes(network, n, generator=generator))
 
-    return estimate(from_columns(columns, units, n_states), seed=seed, records=records)
+    return estimate(from_columns(columns, units_of(channels), n_states), seed=seed, records=records)
 
 
 def privbayes(title: str, data: Data, epsilon: float, bars: Bars, seeds: Sequence[int]) -> Iterator[Line]:

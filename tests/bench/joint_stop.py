@@ -106,13 +106,13 @@ def watched(run: Callable[[], JointEstimate], truth: Truth) -> Path:
 
     def fit(*args: Any, **named: Any) -> Fit:
         found = original_fit(*args, **named)
-        if named["fits"] <= estimate._GUARD_FITS:  # of the guard, which publishes nothing
+        if named["size"].fits <= estimate._SIDE.fits:  # of the guard, which publishes nothing
             return found
         layout: Layout = args[0].layout
         distances: list[float] = []
 
         def keep(make: Callable[[], Arrays]) -> None:
-            logits = np.asarray(make()["watched.state/logits"], dtype=np.float32)[: named["fits"]]
+            logits = np.asarray(make()["watched.state/logits"], dtype=np.float32)[: named["size"].fits]
             rows = mixture.probabilities(layout, logits)
             distances.append(pairs.of_components(rows.reshape(-1, rows.shape[-1])))
 

@@ -1,13 +1,13 @@
 """The sentence about records against what only an owner can measure: ``python tests/bench/worth.py [--epsilon .5 1 4]``.
 
-Adult, CMC and ma2019 are drafted as one owner's table and synthesized at each epsilon with ``compare``; ``--table FILE STUDY`` adds a
-table of your own. A line has the distances that the release states (`verticil.miner.learning.worth`) beside those measured on
-the table, and their ratios: of records in tables of two columns, of independent columns, of single columns. It ends with how many of
-the first two are within 30 %, and whether any release was judged useless wrongly. Set OPENBLAS_NUM_THREADS=1.
+Adult, CMC and ma2019 are drafted as one owner's table and synthesized at each epsilon with ``compare``; ``--table FILE STUDY``
+adds a table of your own. A line has the distances that the release states (`verticil.miner.learning.worth`) beside those
+measured on the table, and their ratios: of records in tables of two columns, of independent columns, of single columns. It ends
+with how many of the first two are within 30 %, and whether any release was judged useless wrongly. Set OPENBLAS_NUM_THREADS=1.
 
 On 2026-11-29, with a made-up hospital as the fourth table: at epsilon .5, 1 and 4 the records' distance is .77 to 1.15 times the
-measured one, that of independent columns .78 to 1.31 (CMC at epsilon .5, where its standard error is half of it; else at most 1.09).
-ma2019 at epsilon 1 is called nearer by 21 %, and is as far as independent columns.
+measured one, that of independent columns .78 to 1.31 (CMC at epsilon .5, where its standard error is half of it; else at most
+1.09). ma2019 at epsilon 1 is called nearer by 21 %, and is as far as independent columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pandas as pd
 
 import verticil.api as vt
 from verticil.curator import synthesize
-from verticil.shared.release.worth import Worth
+from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 

@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "evaluation.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
-def people(seed: int, n: int = 90) -> pd.DataFrame:
+def people(seed: int, n: int = 120) -> pd.DataFrame:
     generator = np.random.default_rng(seed)
     smoker = generator.integers(0, 2, n)
     return pd.DataFrame({

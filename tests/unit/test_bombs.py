@@ -89,6 +89,7 @@ OWN: Final = {
     "shared.federation.transport.chunks._inflate": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
     "shared.release.download.fetch_release": _FETCHED,
     "cli.service_unit": "a template of the package",
+    "shared.core.installation": "what pip wrote of this installation",
     "shared.core.health": "the node's own state, and the kernel's",
     "party.audit": "the site's own configuration, which was read with a limit",
     "party.operator.backup": "the site's own log",

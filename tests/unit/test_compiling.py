@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from verticil.miner.learning import row_kernels
 from verticil.miner.learning.compiling import compile_kernels
 from verticil.miner.learning.scoring import kernels as counting_kernels
 from verticil.miner.learning.scoring.counting import all_pair_tables
@@ -31,7 +30,7 @@ from verticil.shared.synthesis import dealing_kernels as ranking
 
 KERNELS: tuple[Any, ...] = (
     orders.anneal, orders.descend, orders.perturb,
-    genetic.first_generation, genetic.next_generation, counting_kernels.count_groups, row_kernels.expect,
+    genetic.first_generation, genetic.next_generation, counting_kernels.count_groups,
     ranking.assign_by_rank, ranking.group_sizes, joint_kernels.compare_pair, joint_kernels.add_weights,
     joint_kernels.normalize, joint_kernels.through_softmax,
 )  # fmt: skip

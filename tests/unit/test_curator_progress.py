@@ -18,7 +18,17 @@ from verticil.curator.progress import LearningProgress
 from verticil.shared.core.compiled import compiled, compiling_told
 from verticil.shared.numerics.joint.estimate import share_of_noisy
 
-PIECES = ("tables as they are", "tables shrunk", "guard 1", "guard 2", "guard 3", "guard 4", "mixture", "possible")
+PIECES = (
+    "tables as they are",
+    "tables shrunk",
+    "guard 1",
+    "guard 2",
+    "guard 3",
+    "guard 4",
+    "size 1",
+    "size 2",
+    "possible",
+)
 
 
 def progress_at(times: list[float], *, has_course: bool) -> tuple[LearningProgress, list[str], list[str]]:

@@ -108,6 +108,13 @@ def test_a_release_is_judged_by_its_codebook_and_the_difference_to_values_is_exp
     assert any("give the release's folder" in note for note in by_values.notes)
 
 
+def test_a_column_of_which_no_value_is_in_the_release_is_compared_by_the_codebook(release: Path) -> None:
+    """Every real diagnosis is rare, and every released one `other`: nearer there is none, and by value all are elsewhere."""
+    as_released(people(2)).assign(icd="other").to_parquet(release / "synthetic.parquet")
+    evaluation = evaluate(people(1).assign(icd="Q99"), release, only=["distances"])
+    assert evaluation.differences["release"][0].startswith("icd: distance 0.000 by the codebook, 1.000 by value")
+
+
 def test_models_and_tests_of_a_release_see_its_codes_and_attackers_its_numbers(release: Path) -> None:
     """A tree tells evenly spread numbers from round ones; from codes it tells nothing."""
     evaluation = evaluate(people(1), release, only=["columns", "propensity"])
@@ -224,6 +231,8 @@ def test_other_columns_spellings_and_types_are_named_with_what_was_expected_and_
     wider = evaluate(real.assign(height=range(600)).rename(columns={"ward": "Ward "}), release, only=["distances"])
     assert "left out, because release does not have them: 'Ward ', 'height' ('ward' for 'Ward '?)" in wider.notes
     assert wider.facts["columns"] == ["income", "icd", "sick"]
+    alike = evaluate(real.assign(wards=range(600)), release, only=["distances"])
+    assert "left out, because release does not have them: 'wards'" in alike.notes
     spelled = evaluate(real.assign(sick=real["sick"].replace("yes", "YES")), release, only=["distances"])
     yes = int((real["sick"] == "yes").sum())
     assert any(f"{yes} of them differ from a declared one by upper or lower case" in note for note in spelled.notes)
@@ -288,6 +297,7 @@ def test_rare_categories_are_drawn_together_and_many_columns_by_the_worst() -> N
     other = wide.assign(c61="0")
     drawn = evaluate(wide, other, only=["columns"]).shapes["synthetic"]
     assert (drawn.n_columns, len(drawn.columns), drawn.columns[-1].name) == (62, 60, "c61")
+    assert drawn.columns[-1].distance == drawn.distances[-1, -1] == pytest.approx(1 - (wide["c61"] == "0").mean())
 
 
 def test_plots_are_drawings_of_each_part_and_escape_what_they_show(tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def test_a_category_that_decides_leaves_the_other_probabilities_as_they_are() ->
     assert np.isnan(every.coefficients).all()
 
 
+def test_a_regression_asks_for_a_category_that_the_others_do_not_decide() -> None:
+    """The most common category of `t` is that of everybody with 0 in `a`; which of the two others people have only `b` tells."""
+    generator = np.random.default_rng(6)
+    a, b = generator.integers(0, 2, 800), generator.integers(0, 2, 800)
+    t = np.where(a == 0, 0, 1 + (generator.random(800) < 0.2 + 0.5 * b))
+    codes = tuple(np.asarray(column, dtype=np.uint8) for column in (a, b, t))
+    real = CodedTable(names=("a", "b", "t"), codes=codes, n_states=(2, 2, 3), values=(None,) * 3)
+    first, second = coefficients((real, real), 2)
+    determined = {name for name, value in zip(first.names, first.values, strict=True) if not np.isnan(value)}
+    assert {name for name, _ in determined} >= {"b"}
+    np.testing.assert_array_equal(first.values, second.values)
+
+
 def test_pmse_is_that_of_statsmodels_and_its_rank_counts_no_column_that_follows() -> None:
     real, other = table(1, follows=True), table(2, 600, shift=0.3, follows=True)
     made = np.repeat([0.0, 1.0], [real.n, other.n])

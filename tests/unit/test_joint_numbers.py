@@ -188,7 +188,11 @@ def test_a_fit_stops_where_it_is_near_the_truth() -> None:
             way.append(float((np.abs(found.T @ found / len(found) - people.shares) * people.weight).sum()))
 
         found = mixture.fit(
-            targets(tables, start), start, seed=[1], fits=2, components=20, work=Work(keep_checkpoint=look)
+            targets(tables, start),
+            start,
+            seed=[1],
+            size=mixture.Size(fits=2, components=20),
+            work=Work(keep_checkpoint=look),
         )
         regrets.append(way[found.steps - 1] / min(way))
     assert np.mean(regrets) < 1.08

@@ -1,4 +1,4 @@
-"""How records are weighed: as the formula says, what is left alone, and how much of a mixture is taken in."""
+"""How records are weighed: as the formula says, and what is left alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import pytest
 
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
-from verticil.shared.numerics.joint import estimate, kernels
+from verticil.shared.numerics.joint import kernels
 from verticil.shared.numerics.joint import weighted_records as atoms
-from verticil.shared.numerics.joint.adaptive_shrinkage import believed
-from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 
@@ -56,8 +54,8 @@ def through(table: np.ndarray, matrices: list[np.ndarray]) -> np.ndarray:
     return table
 
 
-def compared(pi: np.ndarray, f: np.ndarray, own: list[Transition]) -> tuple[np.ndarray, np.ndarray, float]:
-    """A table's shares as they are released, how far they are from f, margins out where it is of a pair, and chi."""
+def compared(pi: np.ndarray, f: np.ndarray, own: list[Transition]) -> tuple[np.ndarray, float]:
+    """A table's shares as they are released, and chi: how far they are from f, margins out where it is of a pair."""
     matrices = [channel.probabilities for channel in own]
     e = through(pi, matrices)
     margins = [e.sum(axis=tuple(other for other in range(e.ndim) if other != axis)) for axis in range(e.ndim)]
@@ -70,7 +68,7 @@ def compared(pi: np.ndarray, f: np.ndarray, own: list[Transition]) -> tuple[np.n
         off = off - np.outer(off.sum(axis=1), margins[1]) - np.outer(margins[0], off.sum(axis=0))
         rest = np.prod([len(margin) - 1 for margin in margins]) / (e.size - 1)
     variance = e - through(pi, [matrix**2 for matrix in matrices])
-    return e, off, N * (off**2 / m).sum() / (variance / m).sum() / rest
+    return e, N * (off**2 / m).sum() / (variance / m).sum() / rest
 
 
 def table_of(codes: np.ndarray, weights: np.ndarray, units: tuple[int, ...]) -> np.ndarray:
@@ -80,31 +78,16 @@ def table_of(codes: np.ndarray, weights: np.ndarray, units: tuple[int, ...]) -> 
     return pi / pi.sum()
 
 
-def one_sweep(
-    tables: NoisyTables, codes: np.ndarray, weights: np.ndarray, *, base: np.ndarray | None = None, least: float = 1.0
-) -> np.ndarray:
+def one_sweep(tables: NoisyTables, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The text of `atoms`, word for word."""
     weights = weights.copy()
-    aims, kept = [table.counts / N for table in tables.tables], [1.0] * len(tables.tables)
-    if base is not None:
-        noisy = [place for place, table in enumerate(tables.tables) if len(table.units) > 1]
-        away, squares, degrees = {}, [], []
-        for place in noisy:
-            units = tables.tables[place].units
-            _, away[place], chi = compared(table_of(codes, base, units), aims[place], [CHANNELS[u] for u in units])
-            sizes = [CHANNELS[u].n_states for u in units]
-            degrees.append(float(np.prod([k - 1 for k in sizes]) if len(units) == 2 else np.prod(sizes) - 1))
-            squares.append(chi * degrees[-1])
-        for place, part in zip(noisy, believed(np.array(squares), np.array(degrees)), strict=True):
-            kept[place] = least + (1 - least) * part
-            aims[place] = np.maximum(aims[place] + (1 - kept[place]) * away[place], 0)
-            aims[place] /= aims[place].sum()
-    for table, f, part in zip(tables.tables, aims, kept, strict=True):
+    for table in tables.tables:
         own = [CHANNELS[unit] for unit in table.units]
         matrices = [channel.probabilities for channel in own]
-        e, _, chi = compared(table_of(codes, weights, table.units), f, own)
+        f = table.counts / N
+        e, chi = compared(table_of(codes, weights, table.units), f, own)
         contrast = np.prod([(np.trace(matrix) - 1) / (len(matrix) - 1) for matrix in matrices])
-        power = max(0.0, 1 - 0.8 * part**2 / chi) * min(10.0, 0.5 / contrast)
+        power = max(0.0, 1 - 0.8 / chi) * min(10.0, 0.5 / contrast)
         factor = np.clip(through(f / e, [matrix.T for matrix in matrices]), 1 / 20, 20) ** power
         weights *= factor[tuple(codes[:, unit] for unit in table.units)]
     return weights / weights.sum()
@@ -128,43 +111,6 @@ def test_a_sweep_is_what_the_formula_says():
     np.testing.assert_allclose(found.model.weights, one_sweep(tables, codes, weights), rtol=1e-9)
 
 
-@pytest.mark.parametrize("least", [0.0, 0.3])
-def test_tables_are_shrunk_towards_what_made_the_records(least: float) -> None:
-    """Towards the tables of a distribution that is near to the people's; the weights begin elsewhere.
-
-    What is said of the distance is of the tables as they were measured: that of the weights themselves.
-    """
-    tables = tables_of(people(1), 2)
-    codes, weights = every_record()
-    near = people(1, dependent=0.5)
-    base = np.bincount(np.ravel_multi_index(near, STATES), minlength=len(codes)) + 1.0
-    found = atoms.rake(tables, codes, weights, sweeps=1, goal=0.0, own=base, least=least)
-    expected = one_sweep(tables, codes, weights, base=base, least=least)
-    np.testing.assert_allclose(found.model.weights, expected, rtol=1e-9)
-    as_measured = one_sweep(tables, codes, weights)
-    assert np.abs(expected / as_measured - 1).max() > 0.02
-    again = atoms.rake(tables, codes, found.model.weights, sweeps=0)
-    assert found.discrepancy == pytest.approx(again.discrepancy, rel=1e-9)
-    whole = atoms.rake(tables, codes, weights, sweeps=1, goal=0.0, own=base, least=1.0)
-    np.testing.assert_allclose(whole.model.weights, as_measured, rtol=1e-9)
-
-
-def test_a_pair_without_randomization_is_not_shrunk() -> None:
-    """Where both columns are as they are there is no noise: their table is met however near to what made the records it is."""
-    exact = quantize(identity(3))
-    units = tuple(ColumnUnit(variables=(v,), domain=None, channel=c) for v, c in enumerate((exact, exact, CHANNELS[0])))
-    rng = np.random.default_rng(4)
-    columns = [rng.integers(0, 3, N), rng.integers(0, 3, N), rng.integers(0, 4, N)]
-    columns[1] = np.where(rng.random(N) < 0.02, columns[0], columns[1])
-    tables = from_columns([column.astype(np.uint8) for column in columns], units, (3, 3, 4))
-    codes = np.stack(np.meshgrid(*map(np.arange, (3, 3, 4)), indexing="ij"), axis=-1).reshape(-1, 3).astype(np.uint16)
-    even = np.full(len(codes), 1 / len(codes))
-    found = atoms.rake(tables, codes, even, goal=0.0, own=even, least=0.0)
-    own = np.bincount(columns[0] * 3 + columns[1], minlength=9).reshape(3, 3) / N
-    np.testing.assert_allclose(found.model.shares((0, 1)), own, atol=1e-4)
-    assert np.abs(own - 1 / 9).max() > 0.003
-
-
 def test_tables_that_show_no_more_than_noise_are_left_alone():
     """The tables are those of the weights themselves: nothing moves. With one of them off it does."""
     codes, weights = every_record()
@@ -181,38 +127,3 @@ def test_tables_that_show_no_more_than_noise_are_left_alone():
     off = MeasuredTable(units=(0, 2), counts=met[0].counts[::-1].copy())
     moved = NoisyTables(n_states=STATES, units=UNITS, tables=(off, met[1]), n_records=N)
     assert atoms.rake(moved, codes, weights, goal=0.0).sweeps > 0
-
-
-@pytest.mark.parametrize(("made_by", "least", "most"), [("people", 0.0, 0.2), ("independent", 0.5, 0.5)])
-def test_the_mixture_gives_as_much_as_the_network_leaves_unexplained(made_by: str, least: float, most: float) -> None:
-    """Records that have the dependence of the people need little of a mixture, independent ones the most that is taken."""
-    columns = people(1)
-    rng = np.random.default_rng(3)
-
-    def records(n: int, generator: np.random.Generator) -> list[np.ndarray]:
-        if made_by == "people":
-            chosen = generator.integers(0, N, n)
-            return [column[chosen] for column in columns]
-        return [column[generator.integers(0, N, n)] for column in columns]
-
-    tables = from_columns(
-        [
-            (rng.random(N)[:, None] > np.cumsum(c.probabilities, axis=1)[column]).sum(axis=1).astype(np.uint8)
-            for column, c in zip(columns, CHANNELS, strict=True)
-        ],
-        UNITS,
-        STATES,
-    )
-
-    def part() -> float:
-        work = Work()
-        work.go_on(None)
-        return estimate._Estimate(tables, 1, records, allowed=None, zeros=None, work=work)._part_of_mixture(records)
-
-    found = part()
-    assert least <= found <= most
-    with pytest.MonkeyPatch.context() as patch:  # what may be by chance is more of fewer cells
-        patch.setattr(atoms, "n_degrees", lambda tables: 1.0)
-        few = part()
-        patch.setattr(atoms, "n_degrees", lambda tables: 1e12)
-        assert part() < found < few or part() == found == few == 0.5

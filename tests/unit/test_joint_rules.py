@@ -10,7 +10,6 @@ import pytest
 
 from support.noisy_tables import N_STATES, empty, study, truth
 from verticil.curator.learning import records_of
-from verticil.miner.learning import source_mixture as blend
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.publication import published_joint
@@ -96,25 +95,17 @@ def check(found: LearnResult, made: Study) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [None, 2.0])
-@pytest.mark.parametrize("sample_from", ["joint", None])
-def test_of_columns(epsilon, sample_from, monkeypatch) -> None:
-    if sample_from is None:
-        monkeypatch.setattr(blend, "share_of_joint", lambda above, below: 0.4)  # whichever is nearer, a part of each
-    found, made = learned(epsilon, release=ReleaseRule(sample_from=sample_from, seed=1))
+def test_of_columns(epsilon) -> None:
+    found, made = learned(epsilon, release=ReleaseRule(seed=1))
     check(found, made)
-    assert found.joint is not None
-    assert found.joint.share == (1.0 if sample_from else 0.4)
     for pair in found.pairs:
         allowed = made.support().zeros((pair.first, pair.second))
         assert allowed is None or (pair.high[~allowed] == 0).all()
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("sample_from", ["joint", None])
-def test_of_noisy_tables(sample_from, monkeypatch) -> None:
-    if sample_from is None:
-        monkeypatch.setattr(blend, "share_of_joint", lambda above, below: 0.4)
-    check(*of_noisy_tables(release=ReleaseRule(sample_from=sample_from, seed=1)))
+def test_of_noisy_tables() -> None:
+    check(*of_noisy_tables(release=ReleaseRule(seed=1)))
 
 
 @pytest.mark.whole

@@ -124,7 +124,8 @@ def test_a_study_of_the_network_has_none(content, tmp_path, monkeypatch):
     )
 
 
-def test_how_much_records_are_said_to_come_from_each_is_what_is_there(release_content, tmp_path):
+def test_how_much_records_of_an_earlier_release_come_from_each_is_what_is_there(release_content, tmp_path):
+    """Releases of 1.0.0 say so where the study left it open."""
     from verticil.shared.study import canonical
 
     study = release_content.study
@@ -132,20 +133,16 @@ def test_how_much_records_are_said_to_come_from_each_is_what_is_there(release_co
     opened = dataclasses.replace(study, parameters=dataclasses.replace(study.parameters, prior_count=None))
     plain = dataclasses.replace(release_content, study=opened, effective_digest=canonical.digest(opened).hex())
     mixed = with_joint(plain, random_records(study.schema.n_states))
-    said = {
-        0.0: "the network alone",
-        0.4: "40% of the joint model that was fitted and 60% of the network",
-        1.0: "the joint model alone",
-    }
-    for share, text in said.items():
-        facts = {"sampled_from": {"joint": share, "network": 1 - share}}
-        made = dataclasses.replace(mixed if share else plain, joint_facts=facts)
-        folder = writing.write_release(tmp_path / text, made)
-        assert refusal(folder) == ""
-        assert text in (folder / "report.html").read_text(encoding="utf-8")
-        other = dataclasses.replace(plain if share else mixed, joint_facts=facts)
-        assert "of the joint model" in refusal(writing.write_release(tmp_path / f"{text}, planted", other))
-        short = dataclasses.replace(made, joint_facts={"sampled_from": {"joint": share, "network": 1.1 - share}})
-        assert "expected two shares of 1" in refusal(writing.write_release(tmp_path / f"{text}, short", short))
-    decided = dataclasses.replace(release_content, joint_facts={"sampled_from": {"joint": 0.0, "network": 1.0}})
-    assert "it is not open" in refusal(writing.write_release(tmp_path / "decided", decided))
+
+    def refused(content, joint_share: float, network_share: float) -> str:
+        folder = writing.write_release(tmp_path / f"{id(content)}, {joint_share}, {network_share}", content)
+        model = json.loads((folder / "model.json").read_bytes())
+        model["sampled_from"] = {"joint": joint_share, "network": network_share}
+        (folder / "model.json").write_text(json.dumps(model))
+        return refusal(folder)
+
+    for share in (0.0, 0.4, 1.0):
+        assert refused(mixed if share else plain, share, 1 - share) == ""
+        assert "of the joint model" in refused(plain if share else mixed, share, 1 - share)
+        assert "expected two shares of 1" in refused(mixed if share else plain, share, 1.1 - share)
+    assert "it is not open" in refused(release_content, 0.0, 1.0)

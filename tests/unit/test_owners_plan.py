@@ -23,7 +23,8 @@ def owners(*sizes: int, epsilon: float = 1.0) -> Study:
         variables += f'[[variable]]\nparty = "owner"\nname = "c{place}"\ncategories = {categories}\n'
     head = 'schema = 1\nid = "alone"\ntitle = "A"\npurpose = "B"\nexpires = 2099-12-31\n'
     return read_study_text(
-        f'{head}[[party]]\nname = "owner"\n{variables}[randomization_default]\nscheme = "none"\n[tables]\nepsilon = {epsilon}\ndelta = 1e-9\n',
+        f'{head}[[party]]\nname = "owner"\n{variables}[randomization_default]\nscheme = "none"\n'
+        f"[tables]\nepsilon = {epsilon}\ndelta = 1e-9\n",
         Path(),
         by_owner=True,
     )

@@ -1,6 +1,6 @@
 """Tuned numbers of learning and of posteriors stand in one place for each package, and say who chose them.
 
-Not looked at: numbers inside functions, and the four modules whose numbers are the estimator's (`ESTIMATOR`).
+Not looked at: numbers inside functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LEARNING = ROOT / "miner/verticil/miner/learning"
 POSTERIOR = ROOT / "shared/verticil/shared/numerics/posterior"
 PACKAGES = (LEARNING, LEARNING / "posterior", LEARNING / "scoring", LEARNING / "search", POSTERIOR)
-ESTIMATOR = {"joint.py", "full_likelihood.py", "row_kernels.py", "source_mixture.py"}
 
 NOT_TUNED = {
     # Constants of a generator of random numbers (SplitMix64), of a search for the highest bit, and of words of 64 bits.
@@ -68,7 +67,7 @@ def sources() -> dict[str, Path]:
     found = {}
     for top in (LEARNING, POSTERIOR):
         for path in sorted(top.rglob("*.py")):
-            if path.name != "tuning.py" and not (path.parent == LEARNING and path.name in ESTIMATOR):
+            if path.name != "tuning.py":
                 found[path.relative_to(top.parent).as_posix()] = path
     return found
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import epsilon_text
-from verticil.curator.synthesis import _part_of_it
+from verticil.curator.synthesis import _consequence
 from verticil.party.operator.page.page_model import greek
+from verticil.shared.numerics.joint.estimate import JointEstimate
+from verticil.shared.numerics.model.joint import Mixture
 from verticil.shared.privacy.figures import epsilon_words
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.release import wording
@@ -51,9 +54,25 @@ def test_a_thousandth_is_not_shown_as_a_hundredth(shown: object) -> None:
     assert str(shown(1.234)).removeprefix("epsilon ") == "1.24"  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(("alpha", "words"), [(1.0, ""), (0.9999, ""), (0.25, ", 25 % of it the model"), (0.0, "")])
-def test_a_mean_that_is_all_model_is_not_said_to_be_a_part(alpha: float, words: str) -> None:
-    assert _part_of_it(alpha) == words
+@pytest.mark.parametrize(
+    ("alpha", "nearer", "words"),
+    [
+        (1.0, None, ""),
+        (0.9999, None, ""),
+        (0.25, None, "; 25 % of what it shows of how columns go together is kept"),
+        (
+            0.0,
+            1.26,
+            "; the tables themselves, negative counts as 0, are estimated to be 1.3 times nearer to the people",
+        ),
+    ],
+)
+def test_what_follows_from_a_fit_that_missed_its_tables(alpha: float, nearer: float | None, words: str) -> None:
+    missed = JointEstimate(
+        model=Mixture(weights=np.ones(1), probability=(np.ones((1, 1)),)), kind="mixture", steps=1, discrepancy=2.0,
+        reached=False, alpha=alpha, guarded=True, start=(), tables_nearer=nearer,
+    )  # fmt: skip
+    assert _consequence(missed) == words
 
 
 def test_a_key_that_has_to_be_written_is_not_put_into_greek() -> None:

@@ -12,8 +12,8 @@ from verticil.shared.study.protocols import measures_itself, protocol_of, table_
 
 _MOST: Final = 4000  # categories of all draws together; joint models are for fewer
 _MOST_ONE_WAY: Final = 0.08
-"""Mean error of single columns' shares above which records are of no use. All relations of a table of people together are worth so much:
-independent columns are .08 to .11 from Adult, CMC, ma2019 and a made-up hospital in tables of two columns."""
+"""Mean error of single columns' shares above which records are of no use. All relations of a table of people together are worth
+so much: independent columns are .08 to .11 from Adult, CMC, ma2019 and a made-up hospital in tables of two columns."""
 
 
 def predict_study(study: Study, n: int) -> Prediction | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from verticil.api.network import NamedNetwork
     from verticil.curator import Synthesized
     from verticil.shared.core.arrays import Codes, Floats
+    from verticil.shared.numerics.joint.worth import Worth
     from verticil.shared.numerics.model.network import Marginal
     from verticil.shared.release.drawing import ReleaseModels
     from verticil.shared.release.plot import Plot
@@ -222,6 +223,13 @@ class Release:
     def warnings(self) -> tuple[str, ...]:
         """What the release says that is not to be trusted in it."""
         return tuple(self.document.get("warnings", ()))
+
+    @property
+    def worth(self) -> Worth | None:
+        """What the records are worth: estimated distances to the people, and what the noise took; None: it does not say it."""
+        from verticil.shared.numerics.joint.worth import read_worth
+
+        return read_worth(self.document)
 
     @property
     def variables(self) -> pd.DataFrame:

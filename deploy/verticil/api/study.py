@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from verticil.analyst.check import Checked
+    from verticil.curator.plan import OwnersPlan
     from verticil.shared.study import document
 
 
@@ -115,18 +116,21 @@ class Study:
         ]
         return pd.DataFrame(rows).set_index("variable")
 
-    def check(self, *, n: int | None = None) -> Checked:
+    def check(self, *, n: int | None = None) -> Checked | OwnersPlan:
         """Return what it promises each person and what it can learn from `n` common people (None: its minimum); no data are read.
 
-        The same as ``verticil study check``: `Checked.to_dict` is its JSON.
+        The same as ``verticil study check``: `to_dict` is its JSON. Of a study with one party it is the plan of `synthesize`.
         """
         from verticil.analyst.check import check
         from verticil.shared.federation.identity.pki import utc_now
 
         if n is not None and n < 1:
             raise Misuse("USAGE", f"n: got {n}, expected 1 or more")
-        alone = len(self.resolved.parties) == 1
-        return check(resolve_study(self, by_owner=alone), n=n, today=utc_now().date())
+        if len(self.resolved.parties) == 1:
+            from verticil.curator.plan import plan_of
+
+            return plan_of(resolve_study(self, by_owner=True), n=n)
+        return check(resolve_study(self), n=n, today=utc_now().date())
 
     def replace(self, **changes: object) -> Study:
         """Return another study with some keys of its file replaced: a table's keys are merged into it, None takes a key out.

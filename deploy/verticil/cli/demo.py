@@ -21,7 +21,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.view_models import document
 
 if TYPE_CHECKING:
-    from verticil.shared.release.worth import Worth
+    from verticil.shared.numerics.joint.worth import Worth
     from verticil.simulation.in_process import Simulated
     from verticil.simulation.processes import DemoResult
     from verticil.simulation.summary import ReleaseSummary

@@ -190,7 +190,7 @@ def _print_check(result: Checked) -> None:
         for line in _row_notes(row):
             say(f"{row.variable}: {line}")
     _print_peers(study)
-    if study.release.sample_from == "joint":
+    if study.release.sample_from == "joint" or (study.leaves_source_open and may_have_joint(study)):
         say(
             "synthetic records: drawn from a joint model of the tables of all pairs, which is published beside the network"
         )
@@ -198,11 +198,6 @@ def _print_check(result: Checked) -> None:
         say(
             f"synthetic records: drawn from {study.posterior.data_sets} networks of the posterior of graphs, in equal parts; "
             "and a set of records from each"
-        )
-    elif study.leaves_source_open and may_have_joint(study):
-        say(
-            "synthetic records: drawn from the network, from a joint model of the tables of all pairs, or from a mean of both: "
-            "what is estimated to be nearest to the truth"
         )
     if prediction:
         say(f"predicted distance of a joint model's records to {table.n:,} people: {prediction}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from verticil.cli.output import Format, say
-from verticil.shared.release.worth import Worth, sentence
+from verticil.shared.numerics.joint.worth import Worth, sentence
 
 if TYPE_CHECKING:
     from verticil.shared.documents.json_document import Json

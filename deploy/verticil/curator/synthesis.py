@@ -47,10 +47,11 @@ if TYPE_CHECKING:
     from verticil.miner.learning.publication import DrawnRecords, PublishedModels
     from verticil.shared.core.arrays import Codes
     from verticil.shared.federation.identity.signing import SigningKey
+    from verticil.shared.numerics.joint.estimate import JointEstimate
+    from verticil.shared.numerics.joint.worth import Worth
     from verticil.shared.numerics.posterior.result import StructurePosterior
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.formats.posterior import PublishedPosterior
-    from verticil.shared.release.worth import Worth
 
 TABLES: Final = (".csv", ".parquet")
 """Ends of files that get the records alone."""
@@ -223,7 +224,7 @@ def _worth_of(worth: Worth | None, comparison: Sequence[Compared] | None) -> Wor
     if worth is None or "joint" not in rows:
         return worth
     from verticil.curator.comparison import INDEPENDENT
-    from verticil.shared.release.worth import measured
+    from verticil.shared.numerics.joint.worth import measured
 
     one_way, two_way, *_ = (distance.mean for distance in rows["joint"])
     return measured(one_way, two_way, rows[INDEPENDENT][1].mean, worth)
@@ -346,10 +347,13 @@ def delta_warning(people: Table, spending: Spending) -> Iterator[str]:
         yield "; ".join(words)
 
 
-def _part_of_it(alpha: float) -> str:
-    """Say how much of a mean is the model; nothing where it rounds to all or nothing."""
-    percent = round(100 * alpha)
-    return f", {percent} % of it the model" if 0 < percent < 100 else ""
+def _consequence(joint: JointEstimate) -> str:
+    """Say what follows from a fit that did not reach its tables."""
+    percent, nearer = round(100 * joint.alpha), joint.tables_nearer
+    words = f"; {percent} % of what it shows of how columns go together is kept" if 0 < percent < 100 else ""
+    if nearer is not None:
+        words += f"; the tables themselves, negative counts as 0, are estimated to be {nearer:.1f} times nearer to the people"
+    return words
 
 
 def _warnings(
@@ -360,10 +364,7 @@ def _warnings(
     yield from people.remarks
     yield from delta_warning(people, spending)
     if result.joint is not None and not result.joint.reached:
-        yield (
-            "the joint model did not come as near to the noisy tables as their noise allows; what is published is a mean of it "
-            f"and of independent columns{_part_of_it(result.joint.alpha)}"
-        )
+        yield f"the joint model fits its noisy tables less closely than expected{_consequence(result.joint)}"
     if spending.others:
         yield (
             f"another run on this table: with this one it has cost each person {_total(spending.total)} in all; before: "

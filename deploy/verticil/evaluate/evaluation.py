@@ -21,7 +21,7 @@ import numpy as np
 
 from verticil.evaluate.coding import Coding, coding
 from verticil.evaluate.differences import explain_differences
-from verticil.evaluate.fidelity import TREE_RECORDS
+from verticil.evaluate.fidelity import LOGISTIC_RECORDS, TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.following_columns import following
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
@@ -485,6 +485,7 @@ def _facts(tables: Coding, setting: Setting, all_rounds: Sequence[Round], *, siz
             "tested": TESTED,
             "attacked": ATTACKED,
             "tree": TREE_RECORDS,
+            "logistic": LOGISTIC_RECORDS,
             "learned": LEARNED,
             "published": PUBLISHED,
         },

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.evaluate.figures import Asked, Family, Figure, worst_first
 from verticil.evaluate.metrics import Row
-from verticil.evaluate.plots import PARTS, Part
+from verticil.evaluate.plots import PARTS, XMLNS, Part
 from verticil.evaluate.suite import METRICS
 from verticil.shared.release.protocol import own_template, templates
 
@@ -198,7 +198,7 @@ def _plots(evaluation: Evaluation, name: str) -> list[tuple[str, Markup]]:
     """Return a heading and a drawing of each part; the drawings are escaped."""
     from markupsafe import Markup
 
-    return [(PART_TITLES[part], Markup(evaluation.plot(part, candidate=name).svg)) for part in PARTS]  # noqa: S704
+    return [(PART_TITLES[part], Markup(evaluation.plot(part, candidate=name).svg.replace(XMLNS, ""))) for part in PARTS]  # noqa: S704
 
 
 def _values(evaluation: Evaluation, name: str, names: Sequence[str]) -> MetricTable:

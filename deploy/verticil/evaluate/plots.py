@@ -14,6 +14,9 @@ from verticil.shared.core.arrays import Floats
 Part = Literal["columns", "pairs", "correlations"]
 PARTS: Final[tuple[Part, ...]] = ("columns", "pairs", "correlations")
 
+XMLNS: Final = "xmlns='http://www.w3.org/2000/svg'"
+"""Of a file of its own; a page needs none, and names no address."""
+
 _REAL, _SYNTHETIC, _INK, _SOFT, _LINE = "#8a949e", "#0067a8", "#1c2126", "#5b6570", "#d5dae0"
 _WIDTH: Final = 960.0
 _ACROSS: Final = 4  # charts of columns in a row
@@ -23,6 +26,7 @@ _TOP, _BOTTOM = 24.0, 18.0  # of a chart, for its title and its labels
 _MOST_TITLED: Final = 40  # columns of a heat map whose cells name themselves
 _SHADES: Final = 12
 _LETTER: Final = 5.6  # width of one at size 10
+_CAPITAL: Final = 7.4
 _FONT: Final = "font-family='system-ui, sans-serif'"
 
 
@@ -45,7 +49,7 @@ def document(shapes: Shapes, parts: Sequence[Part], title: str) -> str:
         groups.append(f"<g transform='translate(0 {height:.1f})'>{body}</g>")
         height += own + _GAP
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' role='img' aria-label='{_escape(title)}' width='{_WIDTH:.0f}' "
+        f"<svg {XMLNS} role='img' aria-label='{_escape(title)}' width='{_WIDTH:.0f}' "
         f"height='{height:.0f}' viewBox='0 0 {_WIDTH:.0f} {height:.0f}' style='max-width:100%;height:auto;background:#fff'>"
         f"{''.join(groups)}</svg>"
     )
@@ -103,23 +107,19 @@ def _chart(column: ColumnShape) -> str:
             for side, (share, colour) in enumerate(((mine, _REAL), (theirs, _SYNTHETIC)))
         )
         lines.append(f"<g><title>{_escape(label)}: real {mine:.1%}, synthetic {theirs:.1%}</title>{bars}</g>")
-        if step >= 3 * _LETTER or place in {0, len(column.labels) - 1}:
-            lines.append(_label(label, place, step, len(column.labels), floor))
+    if (
+        step >= min(max(map(len, column.labels)) + 1, 7) * _LETTER
+    ):  # there is room for each, shortened to six letters at least
+        lines += [
+            _text((place + 0.5) * step, floor + 12, _short(label, step), size=9, style=" text-anchor='middle'")
+            for place, label in enumerate(column.labels)
+        ]
+    else:
+        room = width / 2 - 6
+        lines.append(_text(0, floor + 12, _short(column.labels[0], room), size=9))
+        last = _short(column.labels[-1], room)
+        lines.append(_text(width, floor + 12, last, size=9, style=" text-anchor='end'"))
     return "".join(lines)
-
-
-def _label(label: str, place: int, step: float, n_labels: int, floor: float) -> str:
-    """Write a category below its bars: each where there is room, else the first and the last at the chart's ends."""
-    if step >= 3 * _LETTER:
-        return _text((place + 0.5) * step, floor + 12, _short(label, step), size=9, style=" text-anchor='middle'")
-    is_first = place == 0
-    return _text(
-        0 if is_first else n_labels * step,
-        floor + 12,
-        _short(label, _CHART[0] / 2 - 6),
-        size=9,
-        style="" if is_first else " text-anchor='end'",
-    )
 
 
 # ---- heat maps
@@ -153,13 +153,13 @@ def _heat_map(
     """Draw a square of cells, the darker the nearer `depth` is to 1, with names beside and above."""
     names, d = [column.name for column in shapes.columns], len(shapes.columns)
     edge = min(max(560 / d, 8.0), 26.0)
-    room = min(max(len(name) for name in names), 18) * _LETTER + 8
+    room = min(max(len(name) for name in names), 18) * _CAPITAL + 10
     top = 14.0 * len(legend) + 6 + room
     size = min(edge * 0.8, 10.0)
     lines = [_text(0, 12 + 14 * place, text) for place, text in enumerate(legend)]
     for place, name in enumerate(names):
         middle = (place + 0.5) * edge
-        short = _short(name, room)
+        short = _short(name, 18 * _LETTER)
         lines.append(_text(room - 5, top + middle + size / 3, short, size=size, style=" text-anchor='end'"))
         x, y = room + middle + size / 3, top - 5
         lines.append(_text(x, y, short, size=size, style=f" transform='rotate(-90 {x:.1f} {y:.1f})'"))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from verticil.evaluate.measures.fidelity import Comparison
     from verticil.shared.federation.transport.interface import Coordinator
-    from verticil.shared.release.worth import Worth
+    from verticil.shared.numerics.joint.worth import Worth
     from verticil.simulation.provision import Provisioned
 from verticil.simulation.in_memory_peers import WrapPeer, raise_if_ended, run_peers, serving_miner, start_parties
 from verticil.simulation.table_layout import Tables, lay_out

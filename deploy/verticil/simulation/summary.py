@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from verticil.evaluate.measures.fidelity import Comparison
+    from verticil.shared.numerics.joint.worth import Worth
     from verticil.shared.numerics.model.schema import Variable
-    from verticil.shared.release.worth import Worth
     from verticil.simulation.provision import Provisioned
 
 _LISTED: Final = 10
@@ -170,7 +170,7 @@ def worth_of(release: Path, comparison: Comparison | None) -> Worth | None:
         release: the folder.
         comparison: with the tables; None: nobody compared.
     """
-    from verticil.shared.release.worth import measured, read_worth
+    from verticil.shared.numerics.joint.worth import measured, read_worth
 
     own = read_worth(_document(release))
     if comparison is None or len(comparison.synthetic) < 2:

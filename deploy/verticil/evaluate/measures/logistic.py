@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _RANK: Final = 1e-10  # of the largest eigenvalue: below it a direction is none
-_STILL: Final = 1e-10  # largest move of a probability at the end
+_STILL: Final = 1e-13  # largest move of a probability at the end
 _MOST_STEPS: Final = 60
 _MOST_HALVINGS: Final = 30
 _LOSS: Final = 1e-9  # of the likelihood's logarithm, which rounding may cost a step
 _SINGULAR: Final = 1e-14  # of the information's largest eigenvalue: no step is taken there
 _SURE: Final = 1e-6  # of the largest pivot: above it no direction is left out
 _TOLD: Final = (
-    1e-9  # of the same: records of both classes tell a coefficient; a separable one is far below when nothing moves
+    1e-9  # of the same: records of both classes tell a coefficient; a separable one is at 1e-13 when nothing moves
 )
 
 

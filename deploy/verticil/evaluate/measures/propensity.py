@@ -28,8 +28,8 @@ from verticil.evaluate.measures.coded import CodedTable
 from verticil.evaluate.measures.logistic import fit, indicators
 from verticil.shared.core.arrays import Floats
 
-PERMUTATIONS: Final = 8
-"""Their mean is known to its `Null.error`, some 2 % of itself on 2,500 records of each table."""
+PERMUTATIONS: Final = 4
+"""Their mean is known to its `Null.error`, some 2 % of itself on 5,000 records of each table."""
 _LEAF: Final = 20  # records in a leaf, at least
 
 

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.full_likelihood import fit_rows
 from verticil.miner.learning.held_out import quick_network
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.counting import all_pair_tables
@@ -33,7 +32,7 @@ _STATES: Final = (2, 3, 2, 3)
 
 
 def compile_kernels() -> None:
-    """Call the kernels of counting, searching, whole rows, mixtures, weighing and drawing."""
+    """Call the kernels of counting, searching, mixtures, weighing and drawing."""
     generator, d = np.random.default_rng(0), len(_STATES)
     columns = [generator.integers(0, k, 64, dtype=np.uint8) for k in _STATES]
     all_pair_tables(columns, _STATES, method="kernel")
@@ -55,7 +54,6 @@ def compile_kernels() -> None:
     )
     families = FamilyTables(columns, units, _STATES, schema.names)
     network = quick_network(schema, Dag(parents=((), (0,), (), (1,))), families, prior_count=1.0)
-    fit_rows(network, columns, units, steps=1)
     joint = atoms.rake(tables, codes, np.full(len(codes), 1 / len(codes)), sweeps=1, goal=0.0)
     layout = Layout(_STATES, tuple(units))
     rows = mixture.probabilities(layout, np.zeros((1, 1, sum(_STATES)), dtype=np.float32))

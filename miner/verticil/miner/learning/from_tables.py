@@ -33,7 +33,6 @@ from verticil.miner.learning.posterior.scores import PosteriorScores, local_scor
 from verticil.miner.learning.scoring.edge_confidence import EdgeStrength
 from verticil.miner.learning.scoring.scores import PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
-from verticil.miner.learning.source_mixture import blend_models
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tuning import TUNING
 from verticil.miner.learning.worth import estimate_worth
@@ -68,7 +67,7 @@ def learn_from_tables(
     Args:
         tables: of the study's units, in unit order: every pair of units, every compound, and the three columns that it names.
         study: the effective study.
-        progress: is told the stage (``estimating``, ``searching``, ``parameters``, ``drawing``, ``blending``) and its per cent.
+        progress: is told the stage (``estimating``, ``searching``, ``parameters``, ``drawing``) and its per cent.
         interruption: how it is stopped, and gone on with; its checkpoint is of the same tables and study.
 
     Raises:
@@ -151,10 +150,6 @@ def learn_from_tables(
             n_records=round(tables.people),
             columns=None,
             progress=lambda percent: report("drawing")(percent / 100),
-        )
-    if study.leaves_source_open:
-        joint = blend_models(
-            joint, network, tables, seed=seed, support=support, progress=report("blending"), check=check
         )
     return LearnResult(
         network=network,

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from verticil.miner.learning.full_likelihood import source_of_records
 from verticil.miner.learning.search.protocol import Interruption
-from verticil.miner.learning.source_mixture import blend_models
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
@@ -31,13 +29,12 @@ def joint_of_columns(
     progress: Callable[[float], None],
     interruption: Interruption,
 ) -> JointEstimate:
-    """Estimate the joint model of all pairs of columns, with as much of the network as is nearest where the study leaves it open.
+    """Estimate the joint model of all pairs of columns, from records of the network and of a mixture.
 
     Args:
         columns: released codes of every unit, see `learn.learn`.
         study: the effective study.
-        network: that was learned from them; its records are what is reweighted, drawn with the probabilities that
-            whole rows tell (`whole_rows`) where nothing is stated of all records.
+        network: that was learned from them; half of the records that are weighed are its own.
         progress: is told the share that is done.
         interruption: how it is stopped, and gone on with; its checkpoint is of the same columns, study and network.
     """
@@ -50,18 +47,16 @@ def joint_of_columns(
 
     support = study.support()
     by = rake(network, support)
-    source = source_of_records(network, record_codes, tables, is_restricted=support.restricts, check=interruption.check)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
-        return sample_codes(source, n, generator=generator, support=by)
+        return sample_codes(network, n, generator=generator, support=by)
 
     def report_progress(_piece: str, n_done: int, most: int) -> None:
         progress(min(n_done / most, 1.0))
 
-    seed = study.structure.seed
-    joint_estimate = estimate(
+    return estimate(
         tables,
-        seed=seed,
+        seed=study.structure.seed,
         records=records,
         allowed=support.holds if support.restricts else None,
         zeros=support.zeros,
@@ -70,7 +65,3 @@ def joint_of_columns(
         keep=interruption.keep,
         checkpoint=interruption.checkpoint,
     )
-    if not study.leaves_source_open:
-        return joint_estimate
-    check = interruption.check
-    return blend_models(joint_estimate, network, tables, seed=seed, support=support, progress=progress, check=check)

@@ -38,12 +38,12 @@ from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
 from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.joint.estimate import JointEstimate
+from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
 from verticil.shared.numerics.model.rounding import round_network
 from verticil.shared.numerics.posterior.result import StructurePosterior
-from verticil.shared.release.worth import Worth
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, negative_counts
 from verticil.shared.synthesis.marginals import model_shares

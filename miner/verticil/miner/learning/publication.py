@@ -22,6 +22,7 @@ from verticil.miner.learning.search_facts import search_facts
 from verticil.shared.core.arrays import Codes
 from verticil.shared.documents.json_document import Json
 from verticil.shared.numerics.joint.estimate import JointEstimate
+from verticil.shared.numerics.joint.worth import KEY as WORTH
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.rounding import round_joint, round_network
 from verticil.shared.numerics.posterior.result import StructurePosterior
@@ -29,7 +30,6 @@ from verticil.shared.release.content import OpenedTables, ReleaseContent, Signed
 from verticil.shared.release.formats.joint import fits
 from verticil.shared.release.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
 from verticil.shared.release.records import released_records
-from verticil.shared.release.worth import KEY as WORTH
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.table_columns import PiecewiseTable
@@ -178,26 +178,22 @@ def published_joint(estimate: JointEstimate | None, study: Study) -> tuple[Joint
     """Return the joint model as a release has it, and what is said of it; None where the records come from the network.
 
     A model that would not keep what the study declares, or is too large, is not published: records come from the network then.
-    Where the study leaves open what they come from, it is said how much of each they are (`sampled_from`).
     """
 
     if estimate is None or not asks_for_joint(study):
         return None, {}
     model = round_joint(estimate.model)
-    is_published = estimate.share > 0 and not joint_fault(study, model) and fits(model, study.schema)
-    share = round(estimate.share, 4) if is_published else 0.0
-    facts: dict[str, Json] = {}
-    if study.leaves_source_open:
-        facts["sampled_from"] = {"joint": share, "network": round(1 - share, 4)}
-    if not is_published:
-        return None, facts
-    facts |= {
+    if joint_fault(study, model) or not fits(model, study.schema):
+        return None, {}
+    facts: dict[str, Json] = {
         "kind": estimate.kind,
         "steps": estimate.steps,
         "discrepancy": round(estimate.discrepancy, 4),
         "reached": estimate.reached,
         "share_of_the_model": round(estimate.alpha, 4),
     }
+    if estimate.tables_nearer is not None:
+        facts["tables_nearer"] = round(estimate.tables_nearer, 2)
     return model, facts
 
 

@@ -25,6 +25,14 @@ class Tuning:
     .94 of the cells, and with it in .92 to .99. Under dependence of third order, about which tables of pairs say nothing,
     neither is enough (mixtures of six products: .62 to .74, and .78 to .93): three-way tables by name are the remedy. By
     judgement, from these simulations."""
+    worth_replicates: int = 4
+    """Replicates that say how far noise moves records: more do not change a mean over all pairs. By judgement."""
+    worth_draws: int = 100
+    """Draws of noise on a column's shares, for its mean distance. By judgement."""
+    strength_kept: float = 0.8
+    """Part of a column's dependence below which a release says that it is weakened. By judgement."""
+    no_dependence: float = 1e-12
+    """Sum of squares below which a model has no dependence at all: the rounding of floating point. By judgement."""
     least_people: int = 50
     """People below whom noisy tables are refused: noise leaves nothing of so few. By judgement."""
     blocks: int = 20

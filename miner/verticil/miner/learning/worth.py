@@ -13,6 +13,8 @@ replicates of the intervals). For each pair of columns, with d the total variati
   the root of the same sum. That is `independent`; sums are over all pairs, so a pair of which little is known weighs little.
 * What M lacks of the people's dependence comes beside what noise does: d^2 = f^2 + max(independent - d(M, x(M)), 0)^2.
 
+Where noise is small, f errs upwards, by up to two: replicates are single fits, and the model is the mean of several.
+
 A column's shares are off by the smaller of two estimates: the mean d of the replicates' shares to M's, and the mean error of
 shares that have the noise of all tables of the column together, cut at zero. ``tests/bench/worth.py`` compares all of it with the
 distances that only an owner can measure.
@@ -24,19 +26,14 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
+from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.worth import NO_NEARER, Worth
 from verticil.shared.numerics.model.joint import JointModel
-from verticil.shared.release.worth import NO_NEARER, Worth
-
-_REPLICATES: Final = 4
-"""More do not change a mean over all pairs."""
-_DRAWS: Final = 100
-_STRENGTH_KEPT: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +57,7 @@ class _Pairs:
     @property
     def independent(self) -> float:
         """Distance of independent columns to the people."""
-        if self.squares <= 0 or self.measured <= 0:
+        if self.squares <= TUNING.no_dependence or self.measured <= 0:
             return 0.0
         return self.dependence / self.n * math.sqrt(self.measured / self.squares)
 
@@ -95,7 +92,7 @@ def estimate_worth(
         return None
     if any(tables.table(pair) is None for pair in pairs):
         return None
-    some = replicates[:_REPLICATES]
+    some = replicates[: TUNING.worth_replicates]
     shares = [tables.one_way(unit)[0] / n for unit in range(len(n_states))]
     rows = np.array([_row(tables, model, some, shares, pair) for pair in pairs])
     of_all = _sums(rows)
@@ -109,9 +106,11 @@ def estimate_worth(
         independent=of_all.independent,
         one_way=float(min(np.mean(by_model), np.mean(by_noise))),
         drowned=tuple(
-            name for name, own in zip(names, of_column, strict=True) if own.two_way > NO_NEARER * own.independent
+            name for name, own in zip(names, of_column, strict=True) if own.two_way >= NO_NEARER * own.independent
         ),
-        weakened=tuple(name for name, own in zip(names, of_column, strict=True) if own.strength_kept < _STRENGTH_KEPT),
+        weakened=tuple(
+            name for name, own in zip(names, of_column, strict=True) if own.strength_kept < TUNING.strength_kept
+        ),
     )
 
 
@@ -150,7 +149,9 @@ def _noise_of_shares(shares: Floats, deviation: float) -> float:
     """Return the mean distance of shares with noise, cut at zero and scaled to one, to the shares themselves."""
     whole = np.maximum(shares, 0.0)
     whole = whole / whole.sum() if whole.sum() > 0 else np.full(len(shares), 1 / len(shares))
-    noisy = np.maximum(whole + deviation * np.random.default_rng(1).standard_normal((_DRAWS, len(whole))), 0.0)
+    noisy = np.maximum(
+        whole + deviation * np.random.default_rng(1).standard_normal((TUNING.worth_draws, len(whole))), 0.0
+    )
     totals = noisy.sum(axis=1, keepdims=True)
     noisy = np.where(totals > 0, noisy / np.where(totals > 0, totals, 1.0), 1 / len(whole))
     return float(np.abs(noisy - whole).sum(axis=1).mean()) / 2

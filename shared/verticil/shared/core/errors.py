@@ -185,8 +185,8 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "AUDIT_BROKEN": ("GateFailed", 6),
     "CLAIM_BROKEN": ("GateFailed", 6),
     "LIMIT_EXCEEDED": ("GateFailed", 6),
-    "TOO_NOISY": ("GateFailed", 6),
     "USELESS": ("GateFailed", 6),
+    "TOO_NOISY": ("GateFailed", 6),
     # ours
     "INTERNAL": ("InternalFault", 1),
 }

@@ -1,17 +1,17 @@
-"""One joint model from all tables that were measured: the door of this package.
+"""Estimate one joint model from all measured tables.
 
-Of exact or randomized columns, where a learned network is there to draw from, the model is weighted records (`atoms`): records
-of the network, and of a mixture of products (`mixture`) as far as the network leaves dependence unexplained, that is a hybrid;
-of exact columns those of the network alone where they come as near to the tables as is asked for. A network has what no pair
-shows, a mixture is nearer to all pairs. With noise on the tables, without a network, or where the tables have more cells than
-there are records to weigh (`too_few_records`), the model is the mixture itself. Where combinations are impossible, in the domain
-of a compound or declared so, the mixture's own records are weighed so that they have its tables.
+The model is a mixture of products (`mixture`) whose size is chosen by its own estimated error: sizes are fitted from small to
+large, the larger ones only where the usual size was stopped by its number of steps or has not reached the tables. With noise on
+the tables the size with the least X + 3 df is kept (`stopping`), without noise the first that reaches its goal.
 
-Of such wide tables a mixture of the usual size is too small, too. Then a larger one is fitted, of as many components as can be
-published; not with noise on the tables.
+Where a network was learned from exact or randomized columns, the model is weighted records (`weighted_records`): half of them
+are drawn from the network, which has what no pair shows, and half from the mixture, which is near to all pairs; then they are
+weighed until they have all tables. Where the tables have more cells than there are records to weigh, no weights give all of
+them, and the mixture is published. Where rules or the domain of a compound exclude combinations, the mixture's own records are
+weighed until they have its tables.
 
-How much of it to believe is for `guard`. All of it is a function of the tables, the network and the seed: where those are of an
-account that is paid, it spends nothing.
+`holdout_weight` then estimates how much of the model to believe. All of it is a function of the tables, the network and the
+seed, so it adds no privacy cost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -32,49 +32,33 @@ from verticil.shared.numerics.joint import holdout_weight as guard
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Arrays, Keep, Progress, Work
 from verticil.shared.numerics.joint.layout import Layout, Singles
-from verticil.shared.numerics.joint.mixture import COMPONENTS, FITS, STEPS, fit
+from verticil.shared.numerics.joint.mixture import SIZES, USUAL, Size, fit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables, Zeros
 from verticil.shared.numerics.joint.one_way import one_way_shares
+from verticil.shared.numerics.joint.stopping import PENALTY
 from verticil.shared.numerics.joint.targets import targets
 from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
 
 Kind = Literal["mixture", "records", "hybrid"]
 
-_LARGE: Final = 500  # released entries; above, half as many mixtures are fitted, which then take seconds each
+_LARGE: Final = 500
+"""Released categories above which a step takes long: half as many mixtures are fitted, and with noise no larger sizes."""
 _COMPONENT_CELLS: Final = 720_000
-"""Components times categories (and `atoms.OVERHEAD`) of a larger mixture: at 24 bytes for each probability that is what can be
-published (`formats.joint`), with a tenth left for long labels."""
-_LARGER: Final = (200, 2, 4)
-"""Components in a fit of a larger mixture at least, and how many fits there are at least and at most. Of 96 columns in blocks of
-ma2018, two copies of hailfinder, and 80 columns of eight categories that are copies of one another (.7), several fits are nearer
-than one of as many components in all where there is much noise, and in triples; fewer and larger ones where there is little."""
-_GUARD_FITS: Final = 2
-"""Mixtures that are fitted to each part of the guard. Fewer than are published: their mean is a little worse, and so alpha is
+"""Components times categories (and `atoms.OVERHEAD`) of a mixture that can be published (`formats.joint`)."""
+_NEARLY_ALL: Final = 0.9  # of its steps: a fit that was best so late wanted more
+_SIDE: Final = Size(fits=2, components=50, steps=300)
+"""Size of the mixtures that are fitted to the parts of the guard. They are a little worse than what is published, so alpha is
 rather too small than too large."""
+_TRIED: Final = Size(fits=1, components=25, steps=300)
+"""Size of the mixtures that tell whether tables should be shrunk."""
 _CANDIDATES: Final = 4
-"""Of how many drawn records a hybrid keeps the one that weighs most. Where exact tables are not met, it is for want of the right
-records, and weighing more of them tells which those are."""
+"""Number of drawn records from which a hybrid of exact tables keeps the one that weighs most. Where exact tables are not met,
+it is for want of the right records, and weighing more of them tells which those are."""
 _FIRST_SWEEPS: Final = 3  # over candidates
-_EXACT_SWEEPS: Final = 5  # over records of the network alone: what is not met by then is for want of records
-_EXACT_GOAL: Final = 0.1
-"""Where weighing for exact counts stops. Beyond 1 nobody can tell it from chance; on to here it still came nearer to the people
-and to the networks that had made them (CHILD, INSURANCE, ALARM), as long as no records of a mixture were needed for it."""
-_MIXTURE: Final = 10.0
-"""How many times what a network leaves unexplained the mixture's part of a hybrid is, at most half. Unexplained is the
-discrepancy of the network's own records above 1, with one standard error of it, in parts of that of independent columns: .3 to
-5 % where a network had made the records, 5 % and more of people's. With half of the mixture everywhere, triples of CHILD and
-ALARM are 10 to 20 % farther at epsilon 3; with none of it, pairs of Adult are 2 to 5 %.
-
-Twice that part is what is believed of every randomized table at least, so all where half of the records are the mixture's:
-people's tables are a little off everywhere, and with less of them pairs of the shipped federation and of ma2019 were up to 9 %
-farther. Where a network is nearly right most tables show nothing but noise: pairs of asia, sachs and random networks at epsilon
-2 and 3 were 2 to 9 % nearer with tables that are shrunk towards the network's (`adaptive_shrinkage`). Without the standard
-error, which is .09 of the shipped federation's dependence at epsilon 1, a part of its network's records was taken by chance, and
-pairs were 1 % farther."""
+_EXACT_SWEEPS: Final = 10
+_EXACT_GOAL: Final = 0.1  # discrepancy at which weighing for exact counts stops
 _FITTINGS: Final = 20  # of a table to its margins
-_SIDE_STEPS: Final = 300  # of a mixture that is not what is published
-_TRIED: Final = 25  # components of a mixture that is fitted to see whether tables should be shrunk
-_PRODUCT: Final = 0.25  # of the atoms, at most, are those of the product of margins
+_PRODUCT: Final = 0.25  # share of the atoms, at most, that are drawn from the product of margins
 _LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
 
 
@@ -84,18 +68,18 @@ class JointEstimate:
 
     Attributes:
         model: what is published.
-        kind: what it is made of: a mixture; records of the network, or of the mixture for the sake of impossible combinations; of
-            both.
+        kind: what it is made of: a mixture; records of the mixture, for the sake of impossible combinations; or records of the
+            network and the mixture.
         steps: of the fit: of the mixture, or sweeps over all tables.
         discrepancy: its distance from the tables, in units of what their noise explains; see `stopping`.
         reached: whether it came to its end. If not, `alpha` is all that there is against a bad fit.
         alpha: the share of the model in what is published, the rest being the product of the margins.
         guarded: whether alpha was estimated; it is 1 where there is no noise, or no part to hold out.
         start: the distribution of each variable on its own.
-        drawn: (A,), where the model is the network's records, weighed: the weights that they were drawn with, so what the network
-            itself says of them. None: it is made of others.
+        size: of the mixture.
         shrunk: whether the mixture was fitted to tables that were shrunk towards independence; see `shrinkage`.
-        share: of the joint model in `model`, the rest being the network's: below 1 where a study leaves open which it is.
+        tables_nearer: with noise on the tables and a fit that did not reach them, how many times nearer to the truth the tables
+            themselves are, negative counts taken as 0, where they are estimated to be nearer; else None.
     """
 
     model: JointModel
@@ -106,9 +90,9 @@ class JointEstimate:
     alpha: float
     guarded: bool
     start: tuple[Floats, ...]
-    drawn: Floats | None = None
+    size: Size = USUAL
     shrunk: bool = False
-    share: float = 1.0
+    tables_nearer: float | None = None
 
 
 def estimate(
@@ -149,7 +133,7 @@ def estimate(
     if keep is not None:
         work.keep_checkpoint = keep
     work.go_on(checkpoint)
-    return _Estimate(tables, seed, records, allowed=allowed, zeros=zeros, work=work).found()
+    return _Estimate(tables, seed, records, allowed=allowed, zeros=zeros, work=work).complete()
 
 
 class _Estimate:
@@ -174,120 +158,93 @@ class _Estimate:
             for unit in tables.units
         )
 
-    def found(self) -> JointEstimate:
+    def complete(self) -> JointEstimate:
+        """Fit the model and return the estimate."""
         self._shrunk = self._tables.has_noise and self._is_nearer_shrunk()
         guarded = guard.can_be_guarded(self._tables) and (self._tables.has_noise or self._tables.is_randomized)
         alpha = self._alpha() if guarded else 1.0
-        model, kind, facts = self._model(alpha)
+        size, fitted = self._choose_size()
+        mixture = as_mixture(self._layout, np.asarray(fitted["rows"], dtype=np.float32), self._start, alpha)
+        model: JointModel = mixture
+        kind: Kind = "mixture"
+        facts = fitted
+        if self._records is not None and (self._restricted or self._can_weigh(alpha)):
+            facts, kind = self._weigh(self._records, fitted), "hybrid"
+            model = self._with_product(_weighted(self._tables, facts), alpha)
+        elif self._restricted:
+            model, kind = self._possible(mixture), "records"
+        reached = bool(facts["reached"])
         return JointEstimate(
             model=model,
             kind=kind,
             steps=int(facts["steps"]),
             discrepancy=float(facts["discrepancy"]),
-            reached=bool(facts["reached"]),
+            reached=reached,
             alpha=alpha,
             guarded=guarded,
             start=self._start,
+            size=size,
             shrunk=self._shrunk,
-            drawn=np.asarray(facts["drawn"], np.float64)
-            if kind == "records" and alpha == 1 and "drawn" in facts
-            else None,
+            tables_nearer=None if reached or not self._tables.has_noise else self._tables_nearer(fitted),
         )
 
-    def _model(self, alpha: float) -> tuple[JointModel, Kind, Arrays]:
-        by_records = self._restricted or (alpha >= _LEAST_ALPHA and not too_few_records(self._tables))
-        if self._records is not None and by_records:
-            kind: Kind = "hybrid"
-            if self._tables.is_randomized:
-                found = self._hybrid(self._records)
-            else:
-                found, kind = self._of_exact(self._records)
-            return self._with_product(_weighted(self._tables, found), alpha), kind, found
-        found = self._mixture()
-        mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, alpha)
-        if not self._restricted:
-            return mixture, "mixture", found
-        return self._possible(mixture), "records", found
+    def _choose_size(self) -> tuple[Size, Arrays]:
+        """Return the size with the least estimated error, and its fit; one that reaches the tables before others."""
+        noisy = self._tables.has_noise
+        best: tuple[Size, Arrays] | None = None
+        for number, size in enumerate(map(self._can_publish, SIZES), 1):
+            if size.rate > USUAL.rate and noisy and self._layout.n_entries > _LARGE:
+                break
+            fitted = self._fit(f"size {number}", size, [self._seed], shrunk=self._shrunk)
+            if best is None or _rank(fitted) < _rank(best[1]):
+                best = size, fitted
+            wants_more = not fitted["reached"] or (noisy and int(fitted["steps"]) >= _NEARLY_ALL * size.steps)
+            if not wants_more and (size.components >= USUAL.components or not noisy):
+                break
+        assert best is not None
+        return best
 
-    def _mixture(self) -> Arrays:
-        """Return the mixture that is published: of wide tables without noise a larger one, in the place of records to weigh.
+    def _can_publish(self, size: Size) -> Size:
+        """Return the size, or as much of it as can be published."""
+        most = most_components(self._tables.n_states)
+        components = min(size.components, most)
+        return replace(size, components=components, fits=min(_fits(self._layout, size), most // components))
 
-        With noise a larger one was nearer in pairs (100 columns of ten categories: .77 and .66 times as far at epsilon 1 and 4),
-        but farther in triples than independent columns; and replicates for intervals would have to be as large.
-        """
-        if self._tables.has_noise or not too_few_records(self._tables):
-            return _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], shrunk=self._shrunk)
-        fits, components = larger(self._tables.n_states)
-        steps = STEPS if self._tables.is_randomized else _SIDE_STEPS
-        seed = [self._seed, 9]
-        return _mixture(
-            self._tables, self._layout, self._work, "larger mixture", seed=seed, fits=fits, components=components,
-            steps=steps,
-        )  # fmt: skip
+    def _can_weigh(self, alpha: float) -> bool:
+        """Return whether records are weighed: not of a model that is hardly believed, nor fewer of them than cells."""
+        return alpha >= _LEAST_ALPHA and atoms.n_atoms(self._tables.n_states) >= _cells(self._tables)
 
-    def _of_exact(self, records: atoms.Records) -> tuple[Arrays, Kind]:
-        def do() -> Arrays:
-            codes, weights, drawn = self._drawn([records], 1, 3)
-            found = atoms.rake(self._tables, codes, weights, sweeps=_EXACT_SWEEPS, goal=_EXACT_GOAL, work=self._work)
-            return {**_raked(found), "drawn": drawn}
-
-        found = self._work.piece("records", do)
-        if found["reached"]:
-            return found, "records"
-        hybrid = self._hybrid(records)
-        return (hybrid, "hybrid") if float(hybrid["discrepancy"]) < float(found["discrepancy"]) else (found, "records")
-
-    def _hybrid(self, records: atoms.Records) -> Arrays:
-        exact = not self._tables.is_randomized
-        part = 0.5 if exact else self._part_of_mixture(records)
-        sources, parts = [records], [1 - part]
-        if part > 0:
-            steps = _SIDE_STEPS if exact else STEPS
-            found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], steps=steps)
-            mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, 1.0)
-            sources, parts = [records, atoms.of_mixture(mixture)], [1 - part, part]
+    def _weigh(self, records: atoms.Records, fitted: Arrays) -> Arrays:
+        """Weigh records of the network and of the mixture, half of each, until they have all tables."""
+        rows = np.asarray(fitted["rows"], dtype=np.float32)
+        sources = [records, atoms.of_mixture(as_mixture(self._layout, rows, self._start, 1.0))]
 
         def candidates() -> Arrays:
-            codes, weights, _ = self._drawn(sources, _CANDIDATES, 4)
+            codes, weights = self._drawn(sources, _CANDIDATES, 4)
             first = atoms.rake(self._tables, codes, weights, sweeps=_FIRST_SWEEPS, work=self._work)
             return _raked(first, keep=atoms.n_atoms(self._tables.n_states))
 
         def do() -> Arrays:
             if chosen is None:
-                codes, weights, own = self._drawn(sources, 1, 4, parts=parts)
-                found = atoms.rake(self._tables, codes, weights, goal=0.0, own=own, least=2 * part, work=self._work)
-                return _raked(found)
-            sweeps = 2 * _EXACT_SWEEPS
+                codes, weights = self._drawn(sources, 1, 4)
+                return _raked(atoms.rake(self._tables, codes, weights, goal=0.0, work=self._work))
+            sweeps = _EXACT_SWEEPS
             return _raked(
                 atoms.rake(self._tables, chosen.codes, chosen.weights, sweeps=sweeps, goal=_EXACT_GOAL, work=self._work)
             )
 
-        # Of randomized columns the tables are no reason to choose: they are far from what they will be.
+        # Randomized tables are no reason to choose records: they are far from what they will be.
+        exact = not self._tables.is_randomized
         chosen = _weighted(self._tables, self._work.piece("candidates", candidates)) if exact else None
         return self._work.piece("hybrid", do)
 
-    def _part_of_mixture(self, records: atoms.Records) -> float:
-        """Return which part of a hybrid's atoms the mixture gives: see `_MIXTURE`."""
-        product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
-
-        def excess(source: atoms.Records) -> float:
-            self._work.check()
-            return atoms.rake(self._tables, *self._drawn([source], 1, 7, loosened=0.0)[:2], sweeps=0).discrepancy - 1
-
-        def do() -> Arrays:
-            dependence = excess(atoms.of_mixture(product))
-            missed = excess(records) + math.sqrt(2 / max(atoms.n_degrees(self._tables), 1.0))
-            return {"part": np.array(np.clip(_MIXTURE * missed / dependence, 0, 0.5) if dependence > 0 else 0.5)}
-
-        return float(self._work.piece("part of mixture", do)["part"])
-
     def _possible(self, mixture: Mixture) -> WeightedRecords:
-        """Possible records of a mixture, with weights that give them its tables of pairs."""
+        """Return possible records of a mixture, with weights that give them its tables of pairs."""
 
         def do() -> Arrays:
             sets: list[tuple[int, ...]] = [*itertools.combinations(range(len(mixture.n_states)), 2)] or [(0,)]
             own = exactly({chosen: self._kept(mixture.shares(chosen), chosen) for chosen in sets}, self._tables)
-            codes, weights, _ = self._drawn([atoms.of_mixture(mixture)], 1, 5)
+            codes, weights = self._drawn([atoms.of_mixture(mixture)], 1, 5)
             return _raked(atoms.rake(own, codes, weights, work=self._work))
 
         return _weighted(self._tables, self._work.piece("possible", do))
@@ -308,26 +265,18 @@ class _Estimate:
         return kept
 
     def _with_product(self, model: WeightedRecords, alpha: float) -> WeightedRecords:
-        """Weighted records with (1 - alpha) of the product of margins, itself drawn."""
+        """Return weighted records with (1 - alpha) of the product of margins, itself drawn."""
         if alpha == 1:
             return model
         product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
-        codes, weights, _ = self._drawn([atoms.of_mixture(product)], _PRODUCT, 6)
+        codes, weights = self._drawn([atoms.of_mixture(product)], _PRODUCT, 6)
         own = atoms.heaviest(model, atoms.n_atoms(model.n_states) - len(codes))
         mixed = np.concatenate([alpha * own.weights, (1 - alpha) * weights])
         return WeightedRecords(
             n_states=model.n_states, codes=np.concatenate([own.codes, codes]), weights=mixed / mixed.sum()
         )
 
-    def _drawn(
-        self,
-        sources: Sequence[atoms.Records],
-        times: float,
-        label: int,
-        *,
-        parts: Sequence[float] | None = None,
-        loosened: float = atoms.LOOSENED,
-    ) -> tuple[atoms.AtomCodes, Floats, Floats]:
+    def _drawn(self, sources: Sequence[atoms.Records], times: float, label: int) -> tuple[atoms.AtomCodes, Floats]:
         return atoms.draw(
             sources,
             int(times * atoms.n_atoms(self._tables.n_states)),
@@ -335,8 +284,6 @@ class _Estimate:
             self._tables.units,
             rng=np.random.default_rng([self._seed, label]),
             allowed=self._allowed,
-            parts=parts,
-            loosened=loosened,
         )
 
     def _is_nearer_shrunk(self) -> bool:
@@ -346,39 +293,45 @@ class _Estimate:
         & Stone, 1984). Where it is less, records of people (parts of ma2018 and diabetes, 1,500 to 3,000 people) were up to 20 %
         farther, and columns of networks at most 12 % nearer.
         """
-        risks = []
-        for name, shrunk in (("tables as they are", False), ("tables shrunk", True)):
-            found = _mixture(
-                self._tables,
-                self._layout,
-                self._work,
-                name,
-                seed=[self._seed, 8],
-                fits=1,
-                components=_TRIED,
-                steps=_SIDE_STEPS,
-                shrunk=shrunk,
-            )
-            risks.append(float(found["risk"]))
+        risks = [
+            float(self._fit(name, _TRIED, [self._seed, 8], shrunk=shrunk)["risk"])
+            for name, shrunk in (("tables as they are", False), ("tables shrunk", True))
+        ]
         return risks[0] - risks[1] > math.sqrt(2 * _cells(self._tables))
 
     def _alpha(self) -> float:
+        """Return how much of the model to believe; see `holdout_weight`."""
         sums = []
+        size = replace(_SIDE, fits=_fits(self._layout, _SIDE))
         for held, (fitted, rest) in enumerate(guard.parts(self._tables, [self._seed, 1])):
-            name = f"guard {held + 1}"
-            found = _mixture(
-                fitted,
-                self._layout,
-                self._work,
-                name,
-                seed=[self._seed, 2, held],
-                fits=_fits(self._layout, _GUARD_FITS),
-                steps=_SIDE_STEPS,
-                shrunk=self._shrunk,
-            )
-            rows = np.asarray(found["rows"], dtype=np.float32)
+            part = self._fit(f"guard {held + 1}", size, [self._seed, 2, held], shrunk=self._shrunk, tables=fitted)
+            rows = np.asarray(part["rows"], dtype=np.float32)
             sums.append(guard.agreement(self._layout, rows, one_way_shares(fitted), rest))
         return guard.alpha(sums)
+
+    def _fit(
+        self, name: str, size: Size, seed: Sequence[int], *, shrunk: bool, tables: NoisyTables | None = None
+    ) -> Arrays:
+        """Fit a mixture as one piece of the work."""
+        return self._work.piece(
+            name, lambda: _fitted(tables or self._tables, self._layout, self._work, seed=seed, size=size, shrunk=shrunk)
+        )
+
+    def _tables_nearer(self, fitted: Arrays) -> float | None:
+        """Return how many times nearer to the truth the truncated tables are than the fit; None: they are not nearer.
+
+        Both squared errors are estimated without bias (Stein, 1981), in units of the variance of a cell: the fit's is
+        X + 2 df - N, and that of counts which are taken as 0 where they are negative is the sum of the squares that are taken
+        away, plus twice the number of cells that stay, less N.
+        """
+        cells = _cells(self._tables)
+        missed = float(fitted["discrepancy"]) * cells
+        ours = missed + 2 * (float(fitted["risk"]) - missed) / PENALTY - cells
+        truncated = -float(cells)
+        for table in self._tables.tables:
+            below = np.minimum(table.counts, 0.0) / table.sigma
+            truncated += float((below**2).sum()) + 2 * float((table.counts > 0).sum())
+        return math.sqrt(ours / truncated) if ours > truncated > 0 else None
 
 
 def as_mixture(layout: Layout, rows: Singles, start: Sequence[Floats], alpha: float) -> Mixture:
@@ -395,79 +348,70 @@ def as_mixture(layout: Layout, rows: Singles, start: Sequence[Floats], alpha: fl
     return Mixture(weights=weights / weights.sum(), probability=tuple(probability))
 
 
-def too_few_records(tables: NoisyTables) -> bool:
-    """Return whether weighted records that can be published are fewer than the cells that were measured.
+def most_components(n_states: Sequence[int]) -> int:
+    """Return how many components of a mixture of these variables can be published.
 
-    Then no weights give them all tables. Columns of blocks of ma2018, as they are and at epsilon 3: where there are about as many
-    (260 categories), weighted records are .83 and 1.05 times as far in pairs as the larger mixture, at 302 1.1 both times, at 470
-    2.9 and 1.4, at 940 5.4 and 1.9, and there farther than the network, too.
+    >>> most_components((4,) * 250)
+    701
     """
-    return atoms.n_atoms(tables.n_states) < _cells(tables)
-
-
-def larger(n_states: Sequence[int]) -> tuple[int, int]:
-    """Return how many fits of how many components a larger mixture of these variables is made of.
-
-    >>> larger((4,) * 250)
-    (3, 233)
-    """
-    most, (each, least, many) = _COMPONENT_CELLS // (sum(n_states) + atoms.OVERHEAD), _LARGER
-    fits = min(max(most // each, least), many)
-    return fits, max(most // fits, 1)
+    return _COMPONENT_CELLS // (sum(n_states) + atoms.OVERHEAD)
 
 
 def _cells(tables: NoisyTables) -> int:
+    """Return how many cells were measured."""
     return sum(table.counts.size for table in tables.tables)
 
 
-def _fits(layout: Layout, fits: int) -> int:
-    """So many fits, or half of them where each takes seconds."""
-    return fits if layout.n_entries <= _LARGE else (fits + 1) // 2
+def _rank(fitted: Arrays) -> tuple[bool, float]:
+    """Return what is least of the best fit."""
+    return not fitted["reached"], float(fitted["risk"])
 
 
 def share_of_noisy(piece: str, done: int, most: int) -> float:
-    """Return how much of an estimate from noisy tables is done, at most: a fit that stops early leaps to its end.
+    """Return how much of an estimate from noisy tables is done, at most: what stops early, or is not tried, leaps to its end.
 
-    The last fit takes about four times as long as each of the six before it (ma2019 as drafted, epsilon 1 and 5).
+    A fit of the usual size takes about four times as long as each of the small ones before it (ma2019 as drafted, epsilon 1
+    and 5), and a larger one, where it is tried, longer than all of them.
     """
+    names = [f"size {number}" for number in range(1, len(SIZES) + 1)]
     weights = {"tables as they are": 1, "tables shrunk": 1, **{f"guard {n + 1}": 1 for n in range(guard.DRAWS)}}
-    weights["mixture"] = 4
+    weights |= dict(zip(names, (2, 4, 10, 20), strict=True))
     if piece not in weights:  # what follows is short
         return 1.0
     before = sum(list(weights.values())[: list(weights).index(piece)])
     return (before + weights[piece] * min(done / most, 1.0)) / sum(weights.values())
 
 
-def _mixture(
+def _fits(layout: Layout, size: Size) -> int:
+    """Return how many mixtures are fitted: half of them where each takes seconds."""
+    return size.fits if layout.n_entries <= _LARGE else (size.fits + 1) // 2
+
+
+def _fitted(
     tables: NoisyTables,
     layout: Layout,
     work: Work,
-    name: str,
     *,
     seed: Sequence[int],
-    fits: int | None = None,
-    components: int = COMPONENTS,
-    steps: int = STEPS,
-    shrunk: bool = False,
+    size: Size,
+    shrunk: bool,
     with_twin: bool = True,
 ) -> Arrays:
-    def do() -> Arrays:
-        start = one_way_shares(tables)
-        own = _fits(layout, FITS) if fits is None else fits
-        aims = targets(tables, start, layout=layout, shrunk=shrunk, with_twin=with_twin)
-        found = fit(aims, start, seed=seed, fits=own, components=components, steps=steps, work=work)
-        return {
-            "rows": found.rows,
-            "steps": np.array(found.steps),
-            "risk": np.array(found.risk),
-            "discrepancy": np.array(found.discrepancy),
-            "reached": np.array(found.reached),
-        }
-
-    return work.piece(name, do)
+    """Fit a mixture and return what it found as arrays."""
+    start = one_way_shares(tables)
+    aims = targets(tables, start, layout=layout, shrunk=shrunk, with_twin=with_twin)
+    found = fit(aims, start, seed=seed, size=size, work=work)
+    return {
+        "rows": found.rows,
+        "steps": np.array(found.steps),
+        "risk": np.array(found.risk),
+        "discrepancy": np.array(found.discrepancy),
+        "reached": np.array(found.reached),
+    }
 
 
 def _raked(found: atoms.Raked, *, keep: int | None = None) -> Arrays:
+    """Return weighed records as arrays; `keep`: only the heaviest."""
     model = found.model if keep is None else atoms.heaviest(found.model, keep)
     return {
         "codes": model.codes,
@@ -479,12 +423,13 @@ def _raked(found: atoms.Raked, *, keep: int | None = None) -> Arrays:
 
 
 def _weighted(tables: NoisyTables, found: Arrays) -> WeightedRecords:
+    """Return weighed records from their arrays."""
     codes, weights = np.asarray(found["codes"], np.uint16), np.asarray(found["weights"], np.float64)
     return WeightedRecords(n_states=tables.n_states, codes=codes, weights=weights)
 
 
 def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> NoisyTables:
-    """Tables as if so many people had been counted as they are.
+    """Return tables as if so many people had been counted as they are.
 
     Args:
         shares: of every combination of some variables' categories, in all of every variable.
@@ -503,8 +448,8 @@ def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> No
 
 
 def _identity(tables: NoisyTables, seed: int) -> bytes:
-    """32 bytes that name the tables, the seed and what a checkpoint holds (4: which tables are fitted, and a larger mixture)."""
-    digest = hashlib.sha256(f"joint 4 {seed} {STEPS} {tables.n_states} {tables.n_records} {tables.relation}".encode())
+    """Return 32 bytes that name the tables, the seed and the estimator (5: the size of the mixture is chosen)."""
+    digest = hashlib.sha256(f"joint 5 {seed} {SIZES} {tables.n_states} {tables.n_records} {tables.relation}".encode())
     for unit in tables.units:
         digest.update(f"{unit.variables}{unit.domain}".encode() + unit.channel.digest())
     for table in tables.tables:
@@ -520,28 +465,24 @@ def refitted(
     """Return the model that other tables of the same kind give, with as much of the product of margins as an estimate: for a
     bootstrap.
 
-    Of wide tables, where a fit takes seconds, it stops after as many steps as the estimate did. What tells when to stop, a second
-    fit (`stopping`), is not made again.
+    It stops after as many steps as the estimate did. What tells when to stop, a second fit (`stopping`), is not made again.
 
     Args:
         tables: see `replicates.redrawn`.
         of: the estimate whose uncertainty is asked for.
         seed: of all that is drawn.
-        fits: see `mixture.fit`.
+        fits: how many mixtures are fitted; fewer than of the estimate scatter a little more.
         check: is called between short steps, and raises to stop.
     """
-    work = Work() if check is None else Work(check=check)
     layout = Layout(tables.n_states, tables.units)
-    wide = layout.n_entries > _LARGE
-    found = _mixture(
+    size = replace(of.size, fits=min(fits, of.size.fits), steps=of.steps)
+    found = _fitted(
         tables,
         layout,
-        work,
-        "mixture",
+        Work() if check is None else Work(check=check),
         seed=[seed],
-        fits=_fits(layout, fits),
-        steps=of.steps if wide else STEPS,
+        size=size,
         shrunk=of.shrunk,
-        with_twin=not wide,
+        with_twin=False,
     )
     return as_mixture(layout, np.asarray(found["rows"], dtype=np.float32), one_way_shares(tables), of.alpha)

@@ -53,9 +53,7 @@ def multiply_weights(cells: Cells, weights: Floats, factor: Floats) -> None:
 
 
 @compiled
-def compare_pair(
-    share: Floats, observed: Floats, variance: Floats, least: float, residual: Floats
-) -> tuple[float, float]:
+def compare_pair(share: Floats, observed: Floats, variance: Floats, least: float) -> tuple[float, float]:
     """Compare a table of two units with what was observed, margins out.
 
     Args:
@@ -63,17 +61,16 @@ def compare_pair(
         observed: (K, L), likewise.
         variance: (K, L) of the noise in each cell.
         least: what a cell of the product of the margins is taken to be at least.
-        residual: (K, L), written: share less observed, less what the residual's margins say.
 
     Returns:
-        The sum of its squares, and that of the variances, both over the product of the margins.
+        The sum of squares of the residual, less what its margins say, and that of the variances, both over the product of the
+        margins.
     """
     rows, columns = share.shape
     first, second, missed_first, missed_second = np.zeros(rows), np.zeros(columns), np.zeros(rows), np.zeros(columns)
     for a in range(rows):
         for c in range(columns):
             difference = share[a, c] - observed[a, c]
-            residual[a, c] = difference
             first[a] += share[a, c]
             second[c] += share[a, c]
             missed_first[a] += difference
@@ -81,9 +78,9 @@ def compare_pair(
     squares = variances = 0.0
     for a in range(rows):
         for c in range(columns):
-            residual[a, c] -= missed_first[a] * second[c] + first[a] * missed_second[c]
+            residual = share[a, c] - observed[a, c] - missed_first[a] * second[c] - first[a] * missed_second[c]
             product = max(first[a] * second[c], least)
-            squares += residual[a, c] ** 2 / product
+            squares += residual**2 / product
             variances += variance[a, c] / product
     return squares, variances
 

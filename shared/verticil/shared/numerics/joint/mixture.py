@@ -3,9 +3,9 @@
 With T the probabilities of the variables in M components (rows), and R = released(T) what they are released as, the expected
 released table of any two units is a block of R^T R / M. The residual D of all tables is one symmetric matrix, and R D, taken back
 through the channels and the softmax of the logits, is the gradient of the sum of squared residuals: two matrix products a step,
-whatever the number of pairs. The steps are Adam's (Kingma & Ba, 2015). `FITS` mixtures with starts of their own are fitted side
-by side, each to the whole; what is published is their mean, one mixture of `FITS` * `COMPONENTS` components of equal weight: what
-each fit has made of the noise alone is averaged out.
+whatever the number of pairs. The steps are Adam's (Kingma & Ba, 2015). Several mixtures (`Size`) with starts of their own are
+fitted side by side, each to the whole; their mean is published, one mixture with all their components in equal parts: what each
+fit has made of the noise alone is averaged out.
 
 The residual of a cell is (e - f) / max(e, .5 / n) where the counts are exact or of randomized records, so that rare cells count;
 with noise on the tables, which does not know of rare cells, it is (e - f) / variance. `stopping` says when to stop, with noise by
@@ -30,12 +30,33 @@ from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.stopping import Discrepancy
 from verticil.shared.numerics.joint.targets import OtherTable, Targets, expected_table, outer_rows
 
-FITS: Final = 8
-COMPONENTS: Final = 50
-STEPS: Final = 600
-"""Most steps of a fit; one that has not stopped by then says so."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large a mixture is, and how it is fitted.
+
+    Attributes:
+        fits: mixtures that are fitted and averaged.
+        components: of each.
+        rate: of a step.
+        steps: at most.
+    """
+
+    fits: int
+    components: int
+    rate: float = 0.05
+    steps: int = 600
+
+
+SIZES: Final = (
+    Size(fits=8, components=25),
+    Size(fits=8, components=50),
+    Size(fits=4, components=200, rate=0.15, steps=1000),
+    Size(fits=8, components=200, rate=0.15, steps=1000),
+)
+"""Sizes that are tried, from small to large; `estimate` says which is kept. By `tests/bench/joint.py`."""
+USUAL: Final = SIZES[1]
 _TWINS: Final = 4  # one twin for so many fits, at least one
-_RATE: Final = 0.05
 _BETAS: Final = (0.9, 0.999)
 _TINY: Final = 1e-8
 _SPREAD: Final = 0.3  # standard deviation of the logits at the start
@@ -67,9 +88,7 @@ def fit(
     start: Sequence[Floats],
     *,
     seed: Sequence[int],
-    fits: int = FITS,
-    components: int = COMPONENTS,
-    steps: int = STEPS,
+    size: Size = USUAL,
     work: Work | None = None,
 ) -> Fit:
     """Fit a mixture.
@@ -78,12 +97,11 @@ def fit(
         targets: what to.
         start: the distribution of each variable.
         seed: of the starts' noise.
-        fits, components: how many mixtures, of how many components each.
-        steps: at most.
+        size: how large it is.
         work: progress, stopping and going on; see there.
     """
     work = work or Work()
-    layout = targets.layout
+    layout, fits, components, steps = targets.layout, size.fits, size.components, size.steps
     state = work.state()
     twins = max(1, fits // _TWINS) if targets.twin is not None else 0
     if state is None:
@@ -112,7 +130,7 @@ def fit(
             found = probabilities(layout, best).reshape(fits * components, -1)
             return Fit(found, best_step, risk, best_discrepancy, best_discrepancy <= stop.goal)
         step += 1
-        _adam(logits, through_softmax(layout, rows, gradient), first, second, step)
+        _adam(logits, through_softmax(layout, rows, gradient), first, second, step, rate=size.rate)
         work.report(step, steps)
         work.keep(
             {
@@ -228,7 +246,7 @@ def _add_other(
             fit_gradient[:, place] += outer_rows(rest) @ flat if rest else flat
 
 
-def _adam(logits: Singles, gradient: Singles, first: Singles, second: Singles, step: int) -> None:
+def _adam(logits: Singles, gradient: Singles, first: Singles, second: Singles, step: int, *, rate: float) -> None:
     """Take one step of Adam, in place."""
     one, two = _BETAS
     first *= np.float32(one)
@@ -237,4 +255,4 @@ def _adam(logits: Singles, gradient: Singles, first: Singles, second: Singles, s
     second += np.float32(1 - two) * (gradient * gradient)
     scale = np.sqrt(second / np.float32(1 - two**step))
     scale += np.float32(_TINY)
-    logits -= np.float32(_RATE / (1 - one**step)) * first / scale
+    logits -= np.float32(rate / (1 - one**step)) * first / scale

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Floats
-from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.joint.count import counted
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
@@ -20,8 +19,8 @@ MOST: Final = 100_000
 """People who are drawn; of more, the scatter is scaled."""
 
 
-def people(tables: NoisyTables, model: JointModel, n: int, generator: np.random.Generator) -> list[NDArray[np.intp]]:
-    """Other people from a model, as they would be released.
+def _people(tables: NoisyTables, model: JointModel, n: int, generator: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Return other people from a model, as they would be released.
 
     Args:
         tables: how their columns are randomized.
@@ -30,7 +29,7 @@ def people(tables: NoisyTables, model: JointModel, n: int, generator: np.random.
         generator: source of all randomness; advanced.
 
     Returns:
-        The codes of each unit, (n,); of sets of w entries (n, w).
+        The codes of each unit, (n,).
     """
     codes = _records(model, n, generator)
     found: list[NDArray[np.intp]] = []
@@ -39,15 +38,8 @@ def people(tables: NoisyTables, model: JointModel, n: int, generator: np.random.
         if (of_records < 0).any():  # an impossible combination: one of the possible ones takes its place
             lost = np.flatnonzero(of_records < 0)
             of_records[lost] = generator.choice(of_records[of_records >= 0], size=len(lost))
-        channel = unit.channel
-        if isinstance(channel, Subset):  # the w first in a random order, in which the true one has been moved
-            order = generator.random((n, channel.n_states))
-            order[np.arange(n), of_records] = np.where(generator.random(n) < channel.keep, -1.0, 2.0)
-            found.append(np.argpartition(order, channel.size - 1, axis=1)[:, : channel.size])
-        else:
-            found.append(
-                of_records if channel.is_identity else drawn_from(channel.probabilities, of_records, generator)
-            )
+        exact = unit.channel.is_identity
+        found.append(of_records if exact else drawn_from(unit.channel.probabilities, of_records, generator))
     return found
 
 
@@ -69,7 +61,7 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
         raise ValueError("tables of sets cannot be drawn")
     n = max(round(tables.people), 1)
     drawn = min(n, MOST)
-    released = people(tables, model, drawn, generator)
+    released = _people(tables, model, drawn, generator)
     measured: list[MeasuredTable] = []
     columns = [codes.astype(np.uint16) for codes in released]
     widths = [unit.channel.n_states for unit in tables.units]

@@ -17,10 +17,6 @@ what noise explains, the part 1 - 1 / chi is signal (the shrinkage of James & St
 noise lets one tell is left alone while others go on. All tables together cannot tell that: they stop when the mean is right,
 with some fitted to their noise and others not fitted.
 
-Where what made the atoms is nearly right itself, a half of all tables is above .8 by chance. So f may be shrunk before: of its
-distance to the table e_0 of the atoms as they were made, margins out, the part s is kept (`adaptive_shrinkage`; `least` at
-least), and .8 s^2 stands for .8, because of the noise in f only that part is left.
-
 Combinations that no atom has stay impossible, whatever the weights: that is how declared-impossible ones hold.
 """
 
@@ -39,7 +35,6 @@ from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint import kernels
-from verticil.shared.numerics.joint.adaptive_shrinkage import believed
 from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.targets import EXACT_VARIANCE
@@ -100,43 +95,34 @@ def draw(
     *,
     rng: np.random.Generator,
     allowed: Allowed | None = None,
-    parts: Sequence[float] | None = None,
-    loosened: float = LOOSENED,
-) -> tuple[AtomCodes, Floats, Floats]:
+) -> tuple[AtomCodes, Floats]:
     """Draw atoms.
 
     Args:
-        sources: of records.
+        sources: of records; each gives as many.
         n: how many.
         start: the distribution of each variable; columns that are made independent are drawn from it.
         units: of the columns; what is in no domain of a compound is left out.
         rng: source of all randomness.
         allowed: which records are possible; others are left out.
-        parts: which part of the atoms each source gives; None: all the same.
-        loosened: which part of the atoms have columns that are made independent.
 
     Returns:
-        (A, d), A at most n: different records, in lexicographic order; (A,) the share of each among those drawn; and (A,) among
-        those of which no column was made independent: what the sources say themselves.
+        (A, d), A at most n: different records, in lexicographic order; and (A,) the share of each among those drawn.
 
     Raises:
         ValueError: none is left.
     """
-    shares = parts or [1 / len(sources)] * len(sources)
     found: list[AtomCodes] = []
-    plain: list[Bools] = []
     tried = left = n
     n_drawn = 0
     for _ in range(_TIMES):
         drawn = [
-            np.stack([np.asarray(column, np.uint16) for column in source(int(tried * share), rng)], axis=1)
-            for source, share in zip(sources, shares, strict=True)
-            if int(tried * share) > 0
+            np.stack([np.asarray(column, np.uint16) for column in source(math.ceil(tried / len(sources)), rng)], axis=1)
+            for source in sources
         ]
         codes = np.concatenate(drawn)
         n_drawn += len(codes)
-        as_drawn = rng.random(len(codes)) >= loosened
-        loose = np.flatnonzero(~as_drawn)
+        loose = np.flatnonzero(rng.random(len(codes)) < LOOSENED)
         for variable, share in enumerate(start):
             chosen = loose[rng.random(len(loose)) < 0.5]  # each column of such a record or not
             fresh = np.searchsorted(np.cumsum(share), rng.random(len(chosen)), side="right")
@@ -147,7 +133,6 @@ def draw(
         if allowed is not None:
             possible &= allowed(list(codes.T))
         found.append(codes[possible][:left])
-        plain.append(as_drawn[possible][:left])
         left -= len(found[-1])
         if allowed is None or left < _FEW * n:
             break
@@ -155,9 +140,8 @@ def draw(
     kept = np.concatenate(found)
     if not len(kept):
         raise ValueError(f"of {n_drawn} records that were drawn none is possible")
-    different, place, counts = distinct_rows(kept)
-    own = np.bincount(place, weights=np.concatenate(plain), minlength=len(different))
-    return different, counts / counts.sum(), own / max(own.sum(), 1.0)
+    different, _, counts = distinct_rows(kept)
+    return different, counts / counts.sum()
 
 
 def categories_of(codes: AtomCodes, unit: ColumnUnit) -> NDArray[np.intp]:
@@ -181,8 +165,6 @@ def rake(
     *,
     sweeps: int = SWEEPS,
     goal: float = 1.0,
-    own: Floats | None = None,
-    least: float = 1.0,
     work: Work | None = None,
 ) -> Raked:
     """Weigh atoms so that they have the measured tables.
@@ -193,13 +175,10 @@ def rake(
         weights: (A,) where they begin.
         sweeps: at most.
         goal: where to stop; below 1 to go on although what is left may be noise, 0 until no table shows more than noise.
-        own: (A,) weights of the atoms as they were made, towards whose tables randomized ones are shrunk before.
-        least: the part of each table's distance to those that is kept at least; 1: nothing is shrunk.
         work: progress, stopping and going on.
 
     Returns:
-        The atoms, and how far they are from the tables as they were measured. They have reached them where they have reached
-        what those were shrunk to.
+        The atoms, and how far they are from the tables.
     """
     work = work or Work()
     state = work.state()
@@ -210,9 +189,6 @@ def rake(
         _Step(tables, position) for position in range(len(tables.tables)) if len(tables.tables[position].units) > 1
     ]
     left, full = (sum(one) for one in zip(*(step.degrees for step in steps), strict=True)) if steps else (0.0, 0.0)
-    shrunk = own is not None and least < 1 and bool(own.any())
-    if own is not None and shrunk:
-        _shrink([step for step in steps if not step.exact], places, own, least)
     while True:
         missed = variance = 0.0
         moved = False
@@ -230,48 +206,11 @@ def rake(
         if discrepancy <= goal or done == sweeps or not moved:
             kept = before / before.sum()
             model = WeightedRecords(n_states=tables.n_states, codes=codes, weights=kept / kept.sum())
-            reached = discrepancy <= 1
-            if shrunk:
-                discrepancy = rake(tables, codes, kept, sweeps=0).discrepancy
-            return Raked(model, done, discrepancy, reached)
+            return Raked(model, done, discrepancy, discrepancy <= 1)
         weights /= weights.sum()
         done += 1
         work.report(done, sweeps)
         work.keep({"weights": weights, "sweep": np.array(done)})
-
-
-def n_degrees(tables: NoisyTables) -> float:
-    """Degrees of freedom of all pairs, margins out: where all is noise, the discrepancy has the variance 2 over it."""
-    return sum(_Step(tables, position).degrees[0] for position in range(len(tables.tables)))
-
-
-def _shrink(steps: Sequence[_Step], places: Sequence[kernels.Cells], own: Floats, least: float) -> None:
-    """Shrink tables towards those of atoms with these weights."""
-    compared = [step.compare(step.sums(step.cells(places), own)) for step in steps]
-    degrees = [step.degrees[0] or math.prod(step.shape) - 1.0 for step in steps]
-    squares = [k * one.missed / one.noise if one.noise > 0 else 0.0 for k, one in zip(degrees, compared, strict=True)]
-    parts = believed(np.array(squares), np.array(degrees))
-    for step, one, part in zip(steps, compared, parts.tolist(), strict=True):
-        step.shrink(one.residual, least + (1 - least) * part)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Compared:
-    """A table of atoms beside what was observed.
-
-    Attributes:
-        share: of each cell, as it would be released.
-        residual: of each cell; of a pair's what its margins say is taken out.
-        missed: the sum of its squares, times n and weighted.
-        variance: of the noise in all cells, weighted alike.
-        noise: what it leaves in such residuals.
-    """
-
-    share: Floats
-    residual: Floats
-    missed: float
-    variance: float
-    noise: float
 
 
 class _Step:
@@ -283,7 +222,6 @@ class _Step:
         self.units = table.units
         self.shape = tuple(channel.n_states for channel in channels)
         self._n = tables.people
-        self._kept = 1.0
         counts = np.ascontiguousarray(table.counts, dtype=np.float64)
         self._observed = np.maximum(counts, 0.0) / max(float(counts.sum()), 1.0)
         self.exact = all(channel.is_identity for channel in channels)
@@ -309,14 +247,10 @@ class _Step:
         kernels.add_weights(cells, weights, found.ravel())
         return found
 
-    def shrink(self, residual: Floats, kept: float) -> None:
-        """Keep only a part of the distance to a table from which this is the residual."""
-        self._observed = np.maximum(self._observed + (1 - kept) * residual, 0.0)
-        self._observed /= max(float(self._observed.sum()), _EMPTY)
-        self._kept = kept
-
-    def compare(self, pi: Floats) -> _Compared:
-        """Compare a table of atoms with what was observed."""
+    def update(self, pi: Floats) -> tuple[float, float, Floats | None]:
+        """Return the weighted squared residual, the variance, weighted alike, and what weights are multiplied by; None: left
+        alone.
+        """
         expected = apply_axes(pi, self._channels)
         total = float(expected.sum())
         share = expected / total
@@ -325,30 +259,21 @@ class _Step:
             variance = share / self._per_record - apply_axes(pi / total, self._squares)
         least = 0.5 / self._n
         if share.ndim == 2:
-            residual = np.empty(share.shape)
-            missed, explained = kernels.compare_pair(share, self._observed, variance, least, residual)
+            missed, explained = kernels.compare_pair(share, self._observed, variance, least)
         else:
-            residual = share - self._observed
             m = np.ones((), np.float64)
             for axis in range(share.ndim):
                 m = np.multiply.outer(m, share.sum(axis=tuple(other for other in range(share.ndim) if other != axis)))
             m = np.maximum(m, least)
-            missed, explained = float((residual**2 / m).sum()), float((variance / m).sum())
+            missed, explained = float(((share - self._observed) ** 2 / m).sum()), float((variance / m).sum())
         missed *= self._n
         left, full = self.degrees
         noise = explained * (left / full) if full > 0 else explained
-        return _Compared(share, residual, missed, explained, noise)
-
-    def update(self, pi: Floats) -> tuple[float, float, Floats | None]:
-        """Return the weighted squared residual, the variance, weighted alike, and what weights are multiplied by; None: left
-        alone.
-        """
-        found = self.compare(pi)
-        power = self._power * self._signal(found.missed, _NOISE * self._kept**2 * found.noise)
+        power = self._power * self._signal(missed, _NOISE * noise)
         if power == 0:
-            return found.missed, found.variance, None
-        ratio = self._observed / np.maximum(found.share, _EMPTY)
-        return found.missed, found.variance, np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** power
+            return missed, explained, None
+        ratio = self._observed / np.maximum(share, _EMPTY)
+        return missed, explained, np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** power
 
     def _signal(self, missed: float, noise: float) -> float:
         """Return which part of a step is taken."""

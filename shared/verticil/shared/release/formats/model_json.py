@@ -13,8 +13,8 @@ In Model I (`peer`) it also says, for each table, which party learned it and fro
 randomized column, and whether the numbers are exact functions of raw data.
 
 Where synthetic records come from a joint model of all tables, the key `joint` holds it (`formats.joint`) and how it was fitted.
-`worth` has the estimated distances of records to the people (`verticil.shared.release.worth`).
-Where a study leaves open what they come from, `sampled_from` says how much of each, {"joint": share, "network": share}.
+`worth` has the estimated distances of records to the people (`verticil.shared.numerics.joint.worth`).
+Releases of 1.0.0 whose study left open what they come from have `sampled_from`, {"joint": share, "network": share}.
 What a study states of all records, and nobody learned, `knowledge` repeats in the form of study.json: the variables that follow
 from others are there and not among `variables`. `deterministic` has these as nodes, with the same layout of tables: with
 `variables` and `families` they are a network of all columns.
@@ -39,13 +39,13 @@ from verticil.shared.documents.json_document import Json, JsonNode, parse
 from verticil.shared.documents.record import write as written
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
 from verticil.shared.numerics.estimation.parent_smoothing import RECORDS
+from verticil.shared.numerics.joint.worth import KEY as WORTH
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.formats import joint
-from verticil.shared.release.worth import KEY as WORTH
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 
@@ -191,8 +191,6 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         sentence = _PAIRS.replace("about the network", "about the joint model") if from_joint else _PAIRS
         document["pairs"] = {"statement": sentence, "tables": [_pair(pair, names) for pair in context.pairs]}
     facts = dict(context.joint_facts)
-    if (sampled_from := facts.pop("sampled_from", None)) is not None:
-        document["sampled_from"] = sampled_from
     if (worth := facts.pop(WORTH, None)) is not None:
         document[WORTH] = worth
     if context.joint is not None:

@@ -22,6 +22,7 @@ class JointView:
 
     Attributes:
         made_of: what it is.
+        missed: what follows where it did not reach the measured tables; empty: it did.
         fit: what is to be said of its fit; empty: nothing.
         sampling: people that the records count in another combination than the model, as a mean over all pairs.
         known: the same against the estimates of the pairs that the release shows: the joint model's, the records' and the
@@ -29,6 +30,7 @@ class JointView:
     """
 
     made_of: str
+    missed: str
     fit: str
     sampling: str
     known: tuple[str, ...]
@@ -45,9 +47,11 @@ def joint_view(content: ReleaseContent) -> JointView | None:
         if isinstance(model, Mixture)
         else f"{n:,} weighted records"
     )
-    fit = []
+    missed, fit = "", []
     if content.joint_facts.get("reached") is False:
-        fit.append("It could not be fitted as well as the noise of the tables permits.")
+        missed = "The synthetic records show less of how columns go together than was measured."
+        if isinstance(nearer := content.joint_facts.get("tables_nearer"), float):
+            missed += f" The noisy tables themselves are estimated to be {nearer:.1f} times nearer to the people."
     alpha = content.joint_facts.get("share_of_the_model")
     if isinstance(alpha, float) and alpha < 1:
         left_out = "as far as tables that the fit had not seen confirm it"
@@ -58,29 +62,8 @@ def joint_view(content: ReleaseContent) -> JointView | None:
         names = tuple(
             _mean(_moved(side, pair.estimate) for side, pair in zip(shares, pairs, strict=True)) for shares in sides
         )
-    return JointView(made_of=made_of, fit=" ".join(fit), sampling=_sampling(model, content.codes), known=names)
-
-
-def sampled_from(content: ReleaseContent) -> str:
-    """Describe how much of the joint model and of the network the records come from, where the study leaves it open; else
-    empty.
-    """
-    weights = content.joint_facts.get("sampled_from")
-    if not isinstance(weights, dict):
-        return ""
-    share = weights["joint"]
-    assert isinstance(share, float)
-    begin = "The study leaves open what synthetic records come from"
-    if share <= 0:
-        return (
-            f"{begin}: the network alone. A joint model of the tables of all pairs was estimated, too; beyond the network it has "
-            "little but the chance of these people."
-        )
-    if share >= 1:
-        return f"{begin}: the joint model alone. The network leaves out much of what the tables of all pairs show."
-    return (
-        f"{begin}: {wording.percent(share, 0)} of the joint model that was fitted and {wording.percent(1 - share, 0)} of the "
-        "network are estimated to be nearest to the truth, and this mean of both is the joint model here."
+    return JointView(
+        made_of=made_of, missed=missed, fit=" ".join(fit), sampling=_sampling(model, content.codes), known=names
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from verticil.shared.documents.json_document import Json
+from verticil.shared.numerics.joint.worth import read_worth, sentence
 from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, describe_knowledge
 from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.privacy.accounts import PUBLIC
@@ -26,10 +27,9 @@ from verticil.shared.release.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.release.protocol import own_template, templates
 from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities
-from verticil.shared.release.report.joint import joint_view, sampled_from
+from verticil.shared.release.report.joint import joint_view
 from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.wording import remarks
-from verticil.shared.release.worth import read_worth, sentence
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words
@@ -241,7 +241,6 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "pairs": probabilities.pair_rows(content),
         "joint": joint_view(content),
         "posterior": posterior_view(content),
-        "sampled_from": sampled_from(content),
         "configurations": probabilities.count_rows(content),
         "remarks": remarks(content.study, network, content.marginals, content.n_common, content.search),
         "projection": wording.projection_in_words(content),

@@ -52,7 +52,7 @@ class Worth:
     @property
     def is_useless(self) -> bool:
         """Whether records are no nearer to the people than independent columns."""
-        return self.two_way > NO_NEARER * self.independent
+        return self.two_way >= NO_NEARER * self.independent
 
     def document(self) -> dict[str, Json]:
         """Return the JSON of model.json; distances are rounded to four decimals."""
