@@ -128,7 +128,7 @@ def test_estimates_come_as_frames_with_what_they_rest_on(made: Made) -> None:
     table = made.release.tabulate(parent, child)
     assert list(table.columns) == ["estimate", "standard_error", "low", "high"]
     assert table.index.names == [parent, child]
-    assert (table.attrs["way"], table.attrs["people"]) == ("tables", made.release.n_common)
+    assert table.attrs["people"] == made.release.n_common
     shares = made.release.joint(parent, child)["estimate"]
     assert (table["estimate"] - shares).abs().max() < 0.05
     assert table["estimate"].sum() == pytest.approx(1.0)

@@ -118,7 +118,7 @@ class Measured:
             raise Misuse(
                 "USAGE",
                 "a column of this study was sent as sets of categories; intervals are there for other columns alone",
-                hint='use a study with method = "posterior"',
+                hint="release.marginals has shares with intervals",
             )
         if study.samples_graphs and study.posterior.missing == "augment":
             raise Misuse(

@@ -1,28 +1,22 @@
 """``release.tabulate``: shares of combinations of categories, with an interval for each.
 
 One column is as the release publishes it. The table of two columns is made to agree with the shares of both (`tables`); its
-errors are those of people, randomization and noise. Records of every sampled network (`sets`) serve for more columns, and for
-pairs that are not published.
+errors are those of people, randomization and noise. A release has no unbiased shares of three columns.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
-from verticil.analysis.regression import SAMPLED_HINT, Way, check_level
-from verticil.analysis.sets import combine, draw_sets, set_size
+from verticil.analysis.regression import check_level
 from verticil.analysis.tables import N_RECORDS, Measured, published_shares, seeded
 from verticil.shared.core.arrays import Floats
 from verticil.shared.core.errors import Misuse
-from verticil.shared.numerics.estimation.contingency import family_table
 from verticil.shared.release.drawing import ReleaseModels, variable_of
-
-MOST_CELLS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,7 +27,6 @@ class Tabulation:
         variables: positions of the columns.
         estimate, standard_error: NaN where the release does not say.
         low, high: ends of the intervals, cut to 0 and 1.
-        way: what they come from: the published ``tables``, or ``sets`` of records.
     """
 
     variables: tuple[int, ...]
@@ -41,7 +34,6 @@ class Tabulation:
     standard_error: Floats
     low: Floats
     high: Floats
-    way: Way
 
 
 def tabulate(models: ReleaseModels, names: Sequence[str], *, level: float) -> Tabulation:
@@ -51,33 +43,21 @@ def tabulate(models: ReleaseModels, names: Sequence[str], *, level: float) -> Ta
         Misuse: USAGE, a column is not in the release, or it has nothing that intervals could follow from.
     """
     check_level(level)
-    sizes = [variable_of(models.schema, name, where="tabulate").n_states for name in names]
-    if not names or len(set(names)) < len(names) or math.prod(sizes) > MOST_CELLS:
+    for name in names:
+        variable_of(models.schema, name, where="tabulate")
+    if len(set(names)) < len(names) or len(names) not in (1, 2):
         raise Misuse(
             "USAGE",
-            f"tabulate: {len(names)} columns with {math.prod(sizes)} combinations, expected different ones, {MOST_CELLS} at most",
+            f"tabulate: got {len(names)} columns, expected one, or two different ones",
+            hint="a release has no table of three columns that an interval could follow from",
         )
-    variables = tuple(models.schema.index(name) for name in names)
-    if len(variables) > 2 and not models.sampled:
-        raise Misuse(
-            "USAGE",
-            "tabulate: more than two columns need sampled networks, and this release has none",
-            hint=SAMPLED_HINT,
-        )
-    if len(variables) > 2:
-        return _by_sets(models, variables, level)
-    try:
-        return _by_tables(models, variables, level)
-    except Misuse:
-        if not models.sampled:
-            raise
-    return _by_sets(models, variables, level)
+    return _by_tables(models, tuple(models.schema.index(name) for name in names), level)
 
 
 def _by_tables(models: ReleaseModels, variables: tuple[int, ...], level: float) -> Tabulation:
     if len(variables) == 1:
         marginal = next(item for item in models.marginals if item.variable == variables[0])
-        return _tabulation(variables, marginal.estimate, marginal.standard_error, level, "tables")
+        return _tabulation(variables, marginal.estimate, marginal.standard_error, level)
     pair = min(variables), max(variables)
     estimate = published_shares(models, variables, [pair]).two[pair]
     measured, generator = Measured(models), seeded()
@@ -89,7 +69,7 @@ def _by_tables(models: ReleaseModels, variables: tuple[int, ...], level: float) 
     error = np.sqrt(people + noise)
     if variables != pair:
         estimate, error = estimate.T, error.T
-    return _tabulation(variables, estimate, error, level, "tables")
+    return _tabulation(variables, estimate, error, level)
 
 
 def _second_moment(measured: Measured, pair: tuple[int, int], generator: np.random.Generator) -> Floats | None:
@@ -105,24 +85,7 @@ def _second_moment(measured: Measured, pair: tuple[int, int], generator: np.rand
     return np.asarray((one**2).T @ other**2 / len(one))
 
 
-def _by_sets(models: ReleaseModels, variables: tuple[int, ...], level: float) -> Tabulation:
-    shape = tuple(models.schema.n_states[v] for v in variables)
-    tables = [family_table([records[v] for v in variables], shape).ravel() for records in draw_sets(models)]
-    shares = np.array(tables) / set_size(models)
-    combined = combine(models, shares, shares * (1 - shares) / set_size(models), level)
-    ends = (np.array([getattr(item, name) for item in combined]).reshape(shape) for name in ("low", "high"))
-    low, high = (np.clip(end, 0.0, 1.0) for end in ends)
-    return Tabulation(
-        variables=variables,
-        estimate=shares.mean(axis=0).reshape(shape),
-        standard_error=np.sqrt([item.variance for item in combined]).reshape(shape),
-        low=low,
-        high=high,
-        way="sets",
-    )
-
-
-def _tabulation(variables: tuple[int, ...], estimate: Floats, error: Floats, level: float, way: Way) -> Tabulation:
+def _tabulation(variables: tuple[int, ...], estimate: Floats, error: Floats, level: float) -> Tabulation:
     half = NormalDist().inv_cdf((1 + level) / 2) * error
     low, high = np.clip(estimate - half, 0.0, 1.0), np.clip(estimate + half, 0.0, 1.0)
-    return Tabulation(variables=variables, estimate=estimate, standard_error=error, low=low, high=high, way=way)
+    return Tabulation(variables=variables, estimate=estimate, standard_error=error, low=low, high=high)

@@ -392,20 +392,17 @@ class Release:
 
     # ---- estimates
 
-    def regress(
-        self, formula: str, *, family: Literal["linear", "logistic"] = "linear", level: float = 0.95
-    ) -> pd.DataFrame:
-        """Estimate a regression with intervals that know of the noise; a regression on `table` shrinks its effects.
+    def regress(self, formula: str, *, level: float = 0.95) -> pd.DataFrame:
+        """Estimate a linear regression with intervals that know of the noise; a regression on `table` shrinks its effects.
 
         Args:
             formula: ``"weight ~ age + C(ward)"``, or ``"smoker == 'yes' ~ age"`` for the share of a category. Numbers count as
                 their bin's mean; names with signs stand in backticks.
-            family: ``logistic`` needs a release of sampled graphs.
             level: of each interval.
 
         Returns:
             A row for each coefficient: ``estimate``, ``standard_error``, ``low`` and ``high``, of the population that the
-            people are from. ``attrs``: ``way`` (``tables`` or ``sets``), ``level``, ``people``, ``reference`` (of each column of
+            people are from. ``attrs``: ``level``, ``people``, ``reference`` (of each column of
             categories the one that others are compared with), ``merged`` (categories too rare for a coefficient of their own).
 
         Raises:
@@ -416,8 +413,7 @@ class Release:
 
         from verticil.analysis.regression import regress
 
-        self._import_for_sets()
-        result = regress(self.models, formula, family=family, level=level)
+        result = regress(self.models, formula, level=level)
         design, coefficients = result.design, result.coefficients
         frame = pd.DataFrame(
             {
@@ -428,28 +424,19 @@ class Release:
             },
             index=pd.Index(design.labels, name="coefficient"),
         )
-        frame.attrs.update(
-            way=result.way, level=level, people=self.n_common, reference=design.reference, merged=design.merged
-        )
+        frame.attrs.update(level=level, people=self.n_common, reference=design.reference, merged=design.merged)
         return frame
-
-    def _import_for_sets(self) -> None:
-        """Check that what combines sets of records is installed, where the release has sampled networks."""
-        from verticil.api.optional import import_optional
-
-        if self.models.sampled:
-            import_optional("scipy")
 
     def tabulate(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
         """Estimate the share of each combination of categories, each with an interval of its own.
 
         Args:
-            columns: one or two; more of a release of sampled graphs.
+            columns: one or two.
             level: of each interval; those of `joint` hold together, and are wider.
 
         Returns:
             A row for each combination: ``estimate`` (unbiased, not clipped), ``standard_error``, ``low``, ``high``. ``attrs``
-            as of `regress`: ``way``, ``level``, ``people``.
+            as of `regress`: ``level``, ``people``.
 
         Raises:
             Misuse: USAGE, as of `regress`.
@@ -458,7 +445,6 @@ class Release:
 
         from verticil.analysis.tabulation import tabulate
 
-        self._import_for_sets()
         result = tabulate(self.models, columns, level=level)
         labels = [self.models.schema[variable].labels for variable in result.variables]
         frame = pd.DataFrame(
@@ -467,7 +453,7 @@ class Release:
             if len(labels) > 1
             else pd.Index(labels[0], name=columns[0]),
         )
-        frame.attrs.update(way=result.way, level=level, people=self.n_common)
+        frame.attrs.update(level=level, people=self.n_common)
         return frame
 
     # ---- records
