@@ -154,6 +154,7 @@ def test_records_of_a_network_get_the_tables_that_it_lacks() -> None:
     found = estimate(from_columns(columns, units, STATES), seed=3, records=drawn_from(columns))
     assert found.kind == "hybrid"
     assert found.reached
+    assert found.size == SIZES[0]  # with which the weighed records reach them
     assert found.alpha == 1
     assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.005
 

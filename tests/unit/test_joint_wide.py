@@ -96,20 +96,26 @@ def test_with_noise_no_larger_sizes_are_tried_of_wide_tables(monkeypatch: pytest
     assert estimate.estimate(tables, seed=1).size.components <= 50
 
 
-def test_replicates_stop_where_the_estimate_did() -> None:
+def test_replicates_of_wide_tables_and_larger_sizes_stop_where_the_estimate_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others find their own stop, whatever the estimate's was."""
     tables = noised(_tables(), 20.0, bytes(32))
     product = Mixture(weights=np.ones(1), probability=(np.full((1, K), 1 / K),) * D)
 
-    def again(steps: int) -> JointModel:
+    def again(steps: int, components: int) -> float:
         found = estimate.JointEstimate(
             model=product, kind="mixture", steps=steps, discrepancy=1.0, reached=True, alpha=1.0, guarded=True, start=(),
-            size=dataclasses.replace(SIZES[0], components=10),
+            size=dataclasses.replace(SIZES[0], components=components, steps=40),
         )  # fmt: skip
         made = estimate.refitted(tables, found, seed=2, fits=1)
-        assert len(made.weights) == 10
-        return made
+        assert len(made.weights) == components
+        return _distance(made, tables)
 
-    assert _distance(again(30), tables) < 0.9 * _distance(again(2), tables)
+    assert again(2, 10) == again(30, 10)
+    assert again(30, 60) < 0.9 * again(2, 60)
+    monkeypatch.setattr(estimate, "_LARGE", 0)
+    assert again(30, 10) < 0.9 * again(2, 10)
 
 
 @pytest.mark.parametrize("n_states", [(2,) * 300, (4,) * 300, (3, 9) * 100, (10,) * 100, (20,) * 88])

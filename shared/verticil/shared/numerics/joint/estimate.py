@@ -2,7 +2,7 @@
 
 The model is a mixture of products (`mixture`) whose size is chosen by its own estimated error: sizes are fitted from small to
 large, the larger ones only where the usual size was stopped by its number of steps or has not reached the tables. With noise on
-the tables the size with the least X + 3 df is kept (`stopping`), without noise the first that reaches its goal.
+the tables the size with the least X + 3 df is kept (`stopping`), without noise the first with which the model reaches its goal.
 
 Where a network was learned from exact or randomized columns, the model is weighted records (`weighted_records`): half of them
 are drawn from the network, which has what no pair shows, and half from the mixture, which is near to all pairs; then they are
@@ -51,13 +51,7 @@ _SIDE: Final = Size(fits=2, components=50, steps=300)
 rather too small than too large."""
 _TRIED: Final = Size(fits=1, components=25, steps=300)
 """Size of the mixtures that tell whether tables should be shrunk."""
-_CANDIDATES: Final = 4
-"""Number of drawn records from which a hybrid of exact tables keeps the one that weighs most. Where exact tables are not met,
-it is for want of the right records, and weighing more of them tells which those are."""
-_FIRST_SWEEPS: Final = 3  # over candidates
-_EXACT_SWEEPS: Final = 10
 _EXACT_GOAL: Final = 0.1  # discrepancy at which weighing for exact counts stops
-_FITTINGS: Final = 20  # of a table to its margins
 _PRODUCT: Final = 0.25  # share of the atoms, at most, that are drawn from the product of margins
 _LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
 
@@ -163,16 +157,16 @@ class _Estimate:
         self._shrunk = self._tables.has_noise and self._is_nearer_shrunk()
         guarded = guard.can_be_guarded(self._tables) and (self._tables.has_noise or self._tables.is_randomized)
         alpha = self._alpha() if guarded else 1.0
-        size, fitted = self._choose_size()
-        mixture = as_mixture(self._layout, np.asarray(fitted["rows"], dtype=np.float32), self._start, alpha)
-        model: JointModel = mixture
+        source = self._records if self._restricted or self._can_weigh(alpha) else None
+        size, facts = self._choose_size(source)
         kind: Kind = "mixture"
-        facts = fitted
-        if self._records is not None and (self._restricted or self._can_weigh(alpha)):
-            facts, kind = self._weigh(self._records, fitted), "hybrid"
-            model = self._with_product(_weighted(self._tables, facts), alpha)
-        elif self._restricted:
-            model, kind = self._possible(mixture), "records"
+        model: JointModel
+        if source is not None:
+            model, kind = self._with_product(_weighted(self._tables, facts), alpha), "hybrid"
+        else:
+            mixture = model = as_mixture(self._layout, _rows(facts), self._start, alpha)
+            if self._restricted:
+                model, kind = self._possible(mixture), "records"
         reached = bool(facts["reached"])
         return JointEstimate(
             model=model,
@@ -185,17 +179,23 @@ class _Estimate:
             start=self._start,
             size=size,
             shrunk=self._shrunk,
-            tables_nearer=None if reached or not self._tables.has_noise else self._tables_nearer(fitted),
+            tables_nearer=None if reached or not self._tables.has_noise else self._tables_nearer(facts),
         )
 
-    def _choose_size(self) -> tuple[Size, Arrays]:
-        """Return the size with the least estimated error, and its fit; one that reaches the tables before others."""
+    def _choose_size(self, source: atoms.Records | None) -> tuple[Size, Arrays]:
+        """Return the size with the least estimated error, and what it gives; one that reaches the tables before others.
+
+        Args:
+            source: of the network's records, where those and the mixture's are weighed; None: the mixture is published.
+        """
         noisy = self._tables.has_noise
         best: tuple[Size, Arrays] | None = None
         for number, size in enumerate(map(self._can_publish, SIZES), 1):
             if size.rate > USUAL.rate and noisy and self._layout.n_entries > _LARGE:
                 break
             fitted = self._fit(f"size {number}", size, [self._seed], shrunk=self._shrunk)
+            if source is not None:
+                fitted = self._weigh(source, fitted, f"{number}")
             if best is None or _rank(fitted) < _rank(best[1]):
                 best = size, fitted
             wants_more = not fitted["reached"] or (noisy and int(fitted["steps"]) >= _NEARLY_ALL * size.steps)
@@ -214,29 +214,16 @@ class _Estimate:
         """Return whether records are weighed: not of a model that is hardly believed, nor fewer of them than cells."""
         return alpha >= _LEAST_ALPHA and atoms.n_atoms(self._tables.n_states) >= _cells(self._tables)
 
-    def _weigh(self, records: atoms.Records, fitted: Arrays) -> Arrays:
+    def _weigh(self, records: atoms.Records, fitted: Arrays, name: str) -> Arrays:
         """Weigh records of the network and of the mixture, half of each, until they have all tables."""
-        rows = np.asarray(fitted["rows"], dtype=np.float32)
-        sources = [records, atoms.of_mixture(as_mixture(self._layout, rows, self._start, 1.0))]
-
-        def candidates() -> Arrays:
-            codes, weights = self._drawn(sources, _CANDIDATES, 4)
-            first = atoms.rake(self._tables, codes, weights, sweeps=_FIRST_SWEEPS, work=self._work)
-            return _raked(first, keep=atoms.n_atoms(self._tables.n_states))
+        sources = [records, atoms.of_mixture(as_mixture(self._layout, _rows(fitted), self._start, 1.0))]
 
         def do() -> Arrays:
-            if chosen is None:
-                codes, weights = self._drawn(sources, 1, 4)
-                return _raked(atoms.rake(self._tables, codes, weights, goal=0.0, work=self._work))
-            sweeps = _EXACT_SWEEPS
-            return _raked(
-                atoms.rake(self._tables, chosen.codes, chosen.weights, sweeps=sweeps, goal=_EXACT_GOAL, work=self._work)
-            )
+            codes, weights = self._drawn(sources, 1, 4)
+            goal = 0.0 if self._tables.is_randomized else _EXACT_GOAL
+            return _raked(atoms.rake(self._tables, codes, weights, goal=goal, work=self._work))
 
-        # Randomized tables are no reason to choose records: they are far from what they will be.
-        exact = not self._tables.is_randomized
-        chosen = _weighted(self._tables, self._work.piece("candidates", candidates)) if exact else None
-        return self._work.piece("hybrid", do)
+        return self._work.piece(f"hybrid {name}", do)
 
     def _possible(self, mixture: Mixture) -> WeightedRecords:
         """Return possible records of a mixture, with weights that give them its tables of pairs."""
@@ -257,7 +244,7 @@ class _Estimate:
         if possible is None:
             return shares
         kept = np.where(possible, shares, 0.0)
-        for _ in range(_FITTINGS):
+        for _ in range(atoms.SWEEPS):
             for axis in range(kept.ndim):
                 others = tuple(other for other in range(kept.ndim) if other != axis)
                 got, wanted = (each.sum(axis=others, keepdims=True) for each in (kept, shares))
@@ -280,7 +267,6 @@ class _Estimate:
         return atoms.draw(
             sources,
             int(times * atoms.n_atoms(self._tables.n_states)),
-            self._start,
             self._tables.units,
             rng=np.random.default_rng([self._seed, label]),
             allowed=self._allowed,
@@ -305,8 +291,7 @@ class _Estimate:
         size = replace(_SIDE, fits=_fits(self._layout, _SIDE))
         for held, (fitted, rest) in enumerate(guard.parts(self._tables, [self._seed, 1])):
             part = self._fit(f"guard {held + 1}", size, [self._seed, 2, held], shrunk=self._shrunk, tables=fitted)
-            rows = np.asarray(part["rows"], dtype=np.float32)
-            sums.append(guard.agreement(self._layout, rows, one_way_shares(fitted), rest))
+            sums.append(guard.agreement(self._layout, _rows(part), one_way_shares(fitted), rest))
         return guard.alpha(sums)
 
     def _fit(
@@ -362,8 +347,13 @@ def _cells(tables: NoisyTables) -> int:
     return sum(table.counts.size for table in tables.tables)
 
 
+def _rows(fitted: Arrays) -> Singles:
+    """Return the components of a fit."""
+    return np.asarray(fitted["rows"], dtype=np.float32)
+
+
 def _rank(fitted: Arrays) -> tuple[bool, float]:
-    """Return what is least of the best fit."""
+    """Return a rank that is least for the best fit."""
     return not fitted["reached"], float(fitted["risk"])
 
 
@@ -410,13 +400,13 @@ def _fitted(
     }
 
 
-def _raked(found: atoms.Raked, *, keep: int | None = None) -> Arrays:
-    """Return weighed records as arrays; `keep`: only the heaviest."""
-    model = found.model if keep is None else atoms.heaviest(found.model, keep)
+def _raked(found: atoms.Raked) -> Arrays:
+    """Return weighed records as arrays."""
     return {
-        "codes": model.codes,
-        "weights": model.weights,
+        "codes": found.model.codes,
+        "weights": found.model.weights,
         "steps": np.array(found.sweeps),
+        "risk": np.array(found.discrepancy),
         "discrepancy": np.array(found.discrepancy),
         "reached": np.array(found.reached),
     }
@@ -465,7 +455,8 @@ def refitted(
     """Return the model that other tables of the same kind give, with as much of the product of margins as an estimate: for a
     bootstrap.
 
-    It stops after as many steps as the estimate did. What tells when to stop, a second fit (`stopping`), is not made again.
+    Of wide tables and of larger sizes, where a fit takes seconds, it stops after as many steps as the estimate did. What tells
+    when to stop, a second fit (`stopping`), is not made again then.
 
     Args:
         tables: see `replicates.redrawn`.
@@ -475,7 +466,8 @@ def refitted(
         check: is called between short steps, and raises to stop.
     """
     layout = Layout(tables.n_states, tables.units)
-    size = replace(of.size, fits=min(fits, of.size.fits), steps=of.steps)
+    is_long = layout.n_entries > _LARGE or of.size.components > USUAL.components
+    size = replace(of.size, fits=min(fits, of.size.fits), steps=of.steps if is_long else of.size.steps)
     found = _fitted(
         tables,
         layout,
@@ -483,6 +475,6 @@ def refitted(
         seed=[seed],
         size=size,
         shrunk=of.shrunk,
-        with_twin=False,
+        with_twin=not is_long,
     )
-    return as_mixture(layout, np.asarray(found["rows"], dtype=np.float32), one_way_shares(tables), of.alpha)
+    return as_mixture(layout, _rows(found), one_way_shares(tables), of.alpha)

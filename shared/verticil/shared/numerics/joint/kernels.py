@@ -87,27 +87,9 @@ def compare_pair(share: Floats, observed: Floats, variance: Floats, least: float
 
 @compiled
 def _sum(row: Singles, start: int, stop: int) -> np.float32:
-    """Return the sum of some entries, from eight on in eight lanes: up to 128 of them to the bit what numpy's is."""
-    if stop - start < 8:
-        total = np.float32(0)
-        for i in range(start, stop):
-            total += row[i]
-        return total
-    a, b, c, d = row[start], row[start + 1], row[start + 2], row[start + 3]
-    e, f, g, h = row[start + 4], row[start + 5], row[start + 6], row[start + 7]
-    at = start + 8
-    while at + 8 <= stop:
-        a += row[at]
-        b += row[at + 1]
-        c += row[at + 2]
-        d += row[at + 3]
-        e += row[at + 4]
-        f += row[at + 5]
-        g += row[at + 6]
-        h += row[at + 7]
-        at += 8
-    total = np.float32(((a + b) + (c + d)) + ((e + f) + (g + h)))
-    for i in range(at, stop):
+    """Return the sum of some entries."""
+    total = np.float32(0)
+    for i in range(start, stop):
         total += row[i]
     return total
 

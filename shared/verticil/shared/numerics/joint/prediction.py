@@ -29,10 +29,8 @@ for all of them lose to the same rare categories; what no pair shows comes besid
 `_EVENNESS` is the mean of eight data sets: ma2018, by bins of equal width and by those of a study, diabetes (both `tests/data`),
 asia, sachs, survey, hailfinder, random networks. The other numbers are a fit, rounded, to 155 measured distances of those and of
 parts of them (6 to 25 columns, 1,500 to 50,000 people; columns as they are, epsilon 3, 2, 1; tables with epsilon .5, 1, 2, 4).
-No row of ``tests/bench/joint.py`` is among them; ma2018 is of the districts of ma2019, other people. In pairs 96 % of those that
-are randomized are predicted within 30 % (standard deviation of the logarithm .14), 79 % of those with noise on tables (.22; 95 %
-before `shrinkage`, which columns gain by of which few hang together, and nobody knows before whether they do). Without noise it
-is half of them (.46): whether the last sweep goes a little or far beyond its goal, nothing that is known before can tell.
+No row of ``tests/bench/joint.py`` is among them. In pairs 96 % of those that are randomized were predicted within 30 %, 79 % of
+those with noise on tables, and half of those without noise.
 """
 
 from __future__ import annotations

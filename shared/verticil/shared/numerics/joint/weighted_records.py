@@ -1,8 +1,8 @@
 """Records with weights: raking over all measured tables at once.
 
-Atoms are records drawn from models, from a learned network, from a fitted mixture, some with columns that were made independent,
-so that what those models exclude can still be. For every table in turn, with pi the atoms' weights in the cells of its true
-categories, C its channels and f what was observed, each atom's weight is multiplied by the entry of its cell in
+Atoms are records drawn from models: from a learned network, and from a fitted mixture, which excludes nothing. For every table in
+turn, with pi the atoms' weights in the cells of its true categories, C its channels and f what was observed, each atom's weight
+is multiplied by the entry of its cell in
 
     clip(C_a (f / e) C_c^T, 1 / 20, 20)^g,      e = C_a^T pi C_c.
 
@@ -55,8 +55,6 @@ OVERHEAD: Final = 26  # categories that an atom's own line and weight take as ma
 _TIMES: Final = 20
 """How often records are drawn at most where rules throw some away."""
 _FEW: Final = 0.1  # of the atoms; so many less will do
-LOOSENED: Final = 0.15
-"""Which part of the atoms have columns that were made independent."""
 _BOUND: Final = 20.0
 _STRONGEST: Final = 10.0  # step; stronger ones overshoot where columns are blurred most
 _NOISE: Final = 0.8
@@ -90,7 +88,6 @@ def n_atoms(n_states: Sequence[int]) -> int:
 def draw(
     sources: Sequence[Records],
     n: int,
-    start: Sequence[Floats],
     units: Sequence[ColumnUnit],
     *,
     rng: np.random.Generator,
@@ -101,7 +98,6 @@ def draw(
     Args:
         sources: of records; each gives as many.
         n: how many.
-        start: the distribution of each variable; columns that are made independent are drawn from it.
         units: of the columns; what is in no domain of a compound is left out.
         rng: source of all randomness.
         allowed: which records are possible; others are left out.
@@ -122,11 +118,6 @@ def draw(
         ]
         codes = np.concatenate(drawn)
         n_drawn += len(codes)
-        loose = np.flatnonzero(rng.random(len(codes)) < LOOSENED)
-        for variable, share in enumerate(start):
-            chosen = loose[rng.random(len(loose)) < 0.5]  # each column of such a record or not
-            fresh = np.searchsorted(np.cumsum(share), rng.random(len(chosen)), side="right")
-            codes[chosen, variable] = np.minimum(fresh, len(share) - 1)
         possible = np.ones(len(codes), np.bool_)
         for unit in units:
             possible &= categories_of(codes, unit) >= 0
