@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from verticil.cli.output import Format, say
-from verticil.shared.numerics.joint.worth import Worth, sentence
+from verticil.shared.documents.json_document import parse
+from verticil.shared.numerics.joint.worth import Worth, read_worth, sentence
 
 if TYPE_CHECKING:
     from verticil.shared.documents.json_document import Json
@@ -28,6 +29,14 @@ def worth_document(worth: Worth) -> dict[str, Json]:
         "useless": worth.is_useless,
         "sentence": sentence(worth),
     }
+
+
+def released_worth(folder: Path) -> Worth | None:
+    """Return what a verified release says that its records are worth; None: it does not say it."""
+    from verticil.shared.release.signatures import read_document
+
+    value = parse(read_document(folder, "model.json"), source="model.json").value
+    return read_worth(value) if isinstance(value, dict) else None
 
 
 def predicted_worth(study: Study | Path | str, n: int) -> Worth | None:
