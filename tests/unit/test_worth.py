@@ -151,4 +151,4 @@ def test_the_sentence_ends_a_run_and_stands_on_the_first_screen(
     assert not (tmp_path / "no").exists()
     far = ("--epsilon", "0.002", "--accept-noise", "--fail-useless", "--out", str(tmp_path / "far"))
     assert synthesize(*far) == 6
-    assert "Do not use these records for relations" in (tmp_path / "far/release/report.html").read_text()
+    assert "These records do not show how columns go together." in (tmp_path / "far/release/report.html").read_text()
