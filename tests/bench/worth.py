@@ -3,7 +3,9 @@
 Adult, CMC and ma2019 are drafted as one owner's table and synthesized at each epsilon with ``compare``; ``--table FILE STUDY``
 adds a table of your own. A line has the distances that the release states (`verticil.miner.learning.worth`) beside those
 measured on the table, and their ratios: of records in tables of two columns, of independent columns, of single columns. It ends
-with how many of the first two are within 30 %, and whether any release was judged useless wrongly. Set OPENBLAS_NUM_THREADS=1.
+with how many of the first two are within 30 %, and whether any release was judged useless wrongly. With ``--evaluate`` each
+release is held against its table by `verticil evaluate`, too, and the flag ``useless`` of both is compared. Set
+OPENBLAS_NUM_THREADS=1.
 
 On 2026-11-29, with a made-up hospital as the fourth table: at epsilon .5, 1 and 4 the records' distance is .77 to 1.15 times the
 measured one, that of independent columns .78 to 1.31 (CMC at epsilon .5, where its standard error is half of it; else at most
@@ -22,6 +24,7 @@ import pandas as pd
 
 import verticil.api as vt
 from verticil.curator import synthesize
+from verticil.evaluate import evaluate
 from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
@@ -46,14 +49,19 @@ def tables(own: list[list[str]]) -> Iterator[tuple[str, Path, Study]]:
         yield Path(table).stem, Path(table), read_study(Path(study), by_owner=True)
 
 
-def compare(table: Path, study: Study, epsilon: float) -> tuple[Worth, Worth]:
-    """Return what a release says that its records are worth, and what is measured."""
+def compare(table: Path, study: Study, epsilon: float, *, judge: bool) -> tuple[Worth, Worth, bool | None]:
+    """Return what a release says that its records are worth, what is measured, and whether `evaluate` calls it useless."""
     with tempfile.TemporaryDirectory() as folder:
-        stated = synthesize(table, study, epsilon=epsilon, state=Path(folder) / "state", accept_noise=True)
+        out = Path(folder) / "out" if judge else None
+        stated = synthesize(table, study, epsilon=epsilon, state=Path(folder) / "state", accept_noise=True, out=out)
+        flagged = None
+        if out is not None:
+            (candidate,) = evaluate(table, {"records": out}).summaries
+            flagged = "useless" in candidate.flags
         real = synthesize(table, study, epsilon=epsilon, state=Path(folder) / "state", accept_noise=True, compare=True)
     if stated.worth is None or real.worth is None:
         raise SystemExit(f"{table.name}: nothing is stated of these records")
-    return stated.worth, real.worth
+    return stated.worth, real.worth, flagged
 
 
 def main() -> None:
@@ -61,11 +69,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
     parser.add_argument("--table", nargs=2, action="append", default=[], metavar=("FILE", "STUDY"))
+    parser.add_argument("--evaluate", action="store_true")
     chosen = parser.parse_args()
     n_within = n_all = n_wrong = 0
     for name, path, study in tables(chosen.table):
         for epsilon in chosen.epsilon:
-            stated, real = compare(path, study, epsilon)
+            stated, real, flagged = compare(path, study, epsilon, judge=chosen.evaluate)
             ratios = [
                 getattr(stated, field.name) / getattr(real, field.name)
                 for field in dataclasses.fields(Worth)
@@ -77,7 +86,8 @@ def main() -> None:
             print(
                 f"{name:10s} {epsilon:5g}  records {stated.two_way:.4f} / {real.two_way:.4f} ({ratios[0]:.2f})  independent "
                 f"{stated.independent:.4f} / {real.independent:.4f} ({ratios[1]:.2f})  single {stated.one_way:.4f} / "
-                f"{real.one_way:.4f} ({ratios[2]:.2f})  nearer {stated.nearer:.2f} / {real.nearer:.2f}",
+                f"{real.one_way:.4f} ({ratios[2]:.2f})  nearer {stated.nearer:.2f} / {real.nearer:.2f}"
+                + ("" if flagged is None else f"  useless: stated {stated.is_useless}, evaluated {flagged}"),
                 flush=True,
             )
     print(f"{n_within} of {n_all} distances within 30 %; {n_wrong} releases called useless that are not")
