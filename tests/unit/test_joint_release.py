@@ -18,6 +18,7 @@ import pytest
 from support.releases import random_mixture, random_records, with_joint
 from verticil.shared.core.errors import DataFault, GateFailed
 from verticil.shared.documents.json_document import JsonNode
+from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 from verticil.shared.numerics.model.network import PairEstimate
@@ -94,6 +95,13 @@ def test_the_report_says_where_records_come_from_and_how_far_they_are(content, r
     ):
         assert said in words, said
     assert "0 of 1 differ by more than noise explains" in words
+    units = tuple(
+        dataclasses.replace(unit, transition=quantize(identity(unit.transition.n_states)))
+        for unit in content.study.units
+    )
+    study = dataclasses.replace(content.study, units=units)
+    exact = dataclasses.replace(shown, study=study, effective_digest=canonical.digest(study).hex())
+    assert "less closely than expected" not in render(exact)
     plain = render(dataclasses.replace(release_content, pairs=(pair,)))
     assert "joint" not in re.sub(r"<style>.*?</style>", "", plain, flags=re.DOTALL).lower()
 

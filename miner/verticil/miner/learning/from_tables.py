@@ -10,7 +10,7 @@ intervals are told apart:
   they were, noise is drawn anew, and a model is estimated again, `TUNING.replicates` times; the error is the root of the mean
   square by which these differ from the model they came from, `TUNING.error_factor` times. The family is marked
   (`Family.implied`). Of wide tables and larger sizes each replicate's fit stops after as many steps as the estimate's
-(`joint.estimate.refitted`).
+  (`joint.estimate.refitted`).
 
 An edge's strength is the share of replicates in which its family has a better BIC with the parent than without. Everything is a
 function of the tables, the number of people and the study.

@@ -190,7 +190,7 @@ class _Estimate:
         """
         noisy = self._tables.has_noise
         best: tuple[Size, Arrays] | None = None
-        for number, size in enumerate(map(self._can_publish, SIZES), 1):
+        for number, size in enumerate(self._sizes(), 1):
             if size.rate > USUAL.rate and noisy and self._layout.n_entries > _LARGE:
                 break
             fitted = self._fit(f"size {number}", size, [self._seed], shrunk=self._shrunk)
@@ -203,6 +203,14 @@ class _Estimate:
                 break
         assert best is not None
         return best
+
+    def _sizes(self) -> tuple[Size, ...]:
+        """Return the sizes to try; of columns with too few records to weigh the second has all components that fit."""
+        if self._tables.has_noise or atoms.n_atoms(self._tables.n_states) >= _cells(self._tables):
+            return tuple(map(self._can_publish, SIZES))
+        large, most = SIZES[2], most_components(self._tables.n_states)
+        fits = max(min(large.fits, most // large.components), 1)
+        return self._can_publish(SIZES[0]), replace(large, fits=fits, components=most // fits, steps=USUAL.steps)
 
     def _can_publish(self, size: Size) -> Size:
         """Return the size, or as much of it as can be published."""

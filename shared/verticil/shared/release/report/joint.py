@@ -22,7 +22,8 @@ class JointView:
 
     Attributes:
         made_of: what it is.
-        missed: what follows where it did not reach the measured tables; empty: it did.
+        missed: what follows where it did not reach the measured tables; empty: it did, or the columns are exact, whose
+            tables have no noise that it could be held against.
         fit: what is to be said of its fit; empty: nothing.
         sampling: people that the records count in another combination than the model, as a mean over all pairs.
         known: the same against the estimates of the pairs that the release shows: the joint model's, the records' and the
@@ -48,7 +49,9 @@ def joint_view(content: ReleaseContent) -> JointView | None:
         else f"{n:,} weighted records"
     )
     missed, fit = "", []
-    if content.joint_facts.get("reached") is False:
+    study = content.study
+    is_exact = study.tables is None and all(unit.transition.is_identity for unit in study.units)
+    if content.joint_facts.get("reached") is False and not is_exact:
         missed = "The synthetic records show less of how columns go together than was measured."
         if isinstance(nearer := content.joint_facts.get("tables_nearer"), float):
             missed += f" The noisy tables themselves are estimated to be {nearer:.1f} times nearer to the people."
