@@ -19,6 +19,7 @@ PACKAGES = (
     "miner",
     "cli",
     "api",
+    "analysis",
     "analyst",
     "attack",
     "curator",

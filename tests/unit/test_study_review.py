@@ -37,7 +37,7 @@ from verticil.simulation import simulate
 from verticil.simulation.analyst import carry_out
 from verticil.simulation.containers import lay_out_containers
 
-N = 400
+N = 4000
 MARKS = {
     "unreviewed": ("draft.reviewed", "not reviewed: the categories of 2 columns (smoker, age) are those of a draft"),
     "title": ("title", "still reads 'Draft'"),
