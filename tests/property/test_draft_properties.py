@@ -36,7 +36,7 @@ def numbers(values: np.ndarray, decimals: int, comma: bool, unit: str) -> Column
 
 
 def draw_number(r: np.random.Generator) -> Column:
-    decimals, comma = int(r.integers(0, 4)), bool(r.integers(2))
+    decimals, comma = int(r.choice([0, 1, 2, 3, 15])), bool(r.integers(2))
     shape = r.integers(5)
     scale = 10.0 ** r.integers(-1, 6)
     values = (

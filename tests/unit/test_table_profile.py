@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from verticil.analyst.draft import Wording, draft
 from verticil.shared.core.errors import DataFault
+from verticil.shared.study.reading import read_study_text
 from verticil.tables.profile import Choice, ColumnProfile, profile_table
 from verticil.tables.ranges import find_points, number_edges, outer_ends
 from verticil.tables.words import column_lines
@@ -297,6 +299,19 @@ def test_codes_of_which_many_are_other_are_proposed_by_their_first_letters(tmp_p
     icd, other = profile_table("owner", tmp_path / "t.csv").columns
     assert 'their first 2 letters make 50 categories of them: group_by = "prefix:2"' in icd.reasons[-1]
     assert not any("group_by" in reason for reason in other.reasons)
+
+
+def test_a_number_with_more_decimals_than_a_study_has_is_no_point(tmp_path: Path) -> None:
+    r = np.random.default_rng(1)
+    spread, few = r.normal(4, 1, 1000), np.array([1 / 3, 2 / 3, 1.0])[r.integers(0, 3, 1000)]
+    spread[:200] = np.log(70)
+    pd.DataFrame({"spread": spread, "few": few}).to_csv(tmp_path / "t.csv", index=False)
+    text = draft({"owner": tmp_path / "t.csv"}, wording=Wording(public=True, title="A", purpose="B"))
+    one, other = read_study_text(text, Path()).schema.variables
+    assert one.bins is not None
+    assert one.points == ()
+    assert other.labels == ("0.3333333333333333", "0.6666666666666666", "1.0")
+    assert "more than 12 decimals, so they are taken for categories" in text
 
 
 def test_edges_and_points_rest_on_ten_rows_and_cover_the_table() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from verticil.party.dataset.sources.files import types_without_text
 from verticil.party.dataset.sources.open_source import header
-from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.core.arrays import Bools, Floats, Ints
 from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind, value_reader
@@ -61,6 +61,7 @@ _SHARED_BINS: Final = 6
 _WORTH: Final = 10.0  # records that a category of a randomized column should be worth
 _LEADING_ZERO: Final = re.compile(r"[^0-9]*0[0-9]")
 _SUM: Final = re.compile(r"[0-9]+")
+_FINE: Final = re.compile(r"[.,][0-9]{13}|e-")
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
 _MOST_DECIMALS: Final = 12
@@ -353,6 +354,8 @@ def _of_values(
         return _leave_out(base, reason)
     if whole and _are_codes(values, weights):
         return None
+    if len(values) <= MANY_VALUES and not _can_be_written(values).all():
+        return None
     return _of_numbers(base, counts, values, weights, choice)
 
 
@@ -438,11 +441,17 @@ def _of_numbers(
             n_other=int(weights[~kept].sum()),
             n_other_values=int((~kept).sum()),
         )
-    points = find_points(values, weights)
+    points = find_points(values, weights).only(_can_be_written)
     rest = ~np.isin(values, points.values)
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
     edges = without_point_bins(edges, points.values, resolution)
     return _with_ranges(_with(base, decimals=decimals), edges, points, weights[rest], n_distinct=int(rest.sum()))
+
+
+def _can_be_written(values: Floats) -> Bools:
+    """Return which numbers a study can hold exactly: those of at most `_MOST_DECIMALS` decimals."""
+    can: Bools = np.round(values, _MOST_DECIMALS) == values
+    return can
 
 
 def _with_ranges(
@@ -537,7 +546,11 @@ def _of_categories(
     kind: Kind = "ordered" if order else "category"
     kind = "boolean" if {text.casefold() for text in merged} <= _BOOLEANS else kind
     reasons = list[str]()
-    if is_code:
+    if is_code and any(_FINE.search(text) for text in merged):
+        reasons.append(
+            f"its {len(merged)} numbers have more than {_MOST_DECIMALS} decimals, so they are taken for categories"
+        )
+    elif is_code:
         reasons.append(
             f"its {len(merged)} whole numbers are taken for codes: few, with many rows each, and gaps between them"
         )

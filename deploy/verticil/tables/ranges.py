@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.core.arrays import Bools, Floats, Ints
 from verticil.shared.documents.written_values.dates import DAY
 
 FEWEST_ROWS: Final = 10
@@ -45,6 +45,11 @@ class Points:
 
     values: tuple[float, ...] = ()
     far: tuple[float, ...] = ()
+
+    def only(self, allowed: Callable[[Floats], Bools]) -> Points:
+        """Return those of the values that are allowed."""
+        kept = tuple(np.array(self.values)[allowed(np.array(self.values))].tolist())
+        return Points(values=kept, far=tuple(value for value in self.far if value in kept))
 
 
 def find_points(values: Floats, weights: Ints, *, are_moments: bool = False) -> Points:

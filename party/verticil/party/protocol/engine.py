@@ -24,6 +24,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Set
 from enum import Enum, StrEnum
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from verticil.party.audit.log import Event, What
@@ -326,7 +327,7 @@ class Engine(Generic[R]):
         """
         if digest not in self._wake:
             self._wake[digest] = asyncio.Event()
-            group.create_task(keep_failure(self._carry_out(digest, self._wake[digest], ready), failure))
+            group.create_task(keep_failure(partial(self._carry_out, digest, self._wake[digest], ready), failure))
         self._wake[digest].set()
 
     def wake_all(self) -> None:
@@ -419,10 +420,15 @@ class _GroupOverError(Exception):
     """Ends the other tasks of a group; the error itself is kept beside it."""
 
 
-async def keep_failure(work: Awaitable[None], failure: list[VerticilError]) -> None:
-    """Do the work; an error of ours is kept in `failure`, and ends the other tasks of the group."""
+async def keep_failure(work: Callable[[], Awaitable[None]], failure: list[VerticilError]) -> None:
+    """Do the work; an error of ours is kept in `failure`, and ends the other tasks of the group.
+
+    Args:
+        work: is called when the task begins: one that is cancelled before leaves no coroutine that nobody awaits.
+        failure: where the error is kept.
+    """
     try:
-        await work
+        await work()
     except VerticilError as error:
         failure.append(error)
         raise _GroupOverError from None

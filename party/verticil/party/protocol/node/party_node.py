@@ -126,8 +126,8 @@ class PeerNode:
                 reckoning = PeerReckoning(self.between, accept_older=self._accept_older)
                 await reckoning.begin()
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(keep_failure(reckoning.run(), failure))
-                    group.create_task(keep_failure(self._collect_confirmations(), failure))
+                    group.create_task(keep_failure(reckoning.run, failure))
+                    group.create_task(keep_failure(self._collect_confirmations, failure))
                     while True:
                         for digest in await asyncio.to_thread(self._studies):
                             if not self._engine.knows(digest):
@@ -257,7 +257,9 @@ class PartyNode:
         failure: list[VerticilError] = []
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(keep_failure(self._poll(coordinator, epoch, group, failure), failure))
+                group.create_task(
+                    keep_failure(functools.partial(self._poll, coordinator, epoch, group, failure), failure)
+                )
         except ExceptionGroup as unforeseen:
             if failure:
                 raise failure[0] from None
