@@ -64,12 +64,13 @@ def compare_methods(
     base = dataclasses.replace(document, tables=study.tables)
     rows: list[Compared] = []
     for method in METHODS:
+        own = method == PRIVBAYES
         try:
             other = owners_study(base, method=method, seed=study.structure.seed)
+            release = None if own in results else measurement(other, people, dataset=dataset, secret=secret)
         except Misuse:
-            continue  # a custom network, and the joint model
-        if (own := method == PRIVBAYES) not in results:
-            release = measurement(other, people, dataset=dataset, secret=secret)
+            continue  # a custom network and the joint model, or more noise than PrivBayes can draw
+        if release is not None:
             results[own] = learn_study(other, people, release, secret=secret, step=step)
         step(f"comparing {method}")
         codes, _ = records_of(results[own], other)

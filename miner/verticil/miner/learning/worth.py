@@ -59,12 +59,12 @@ class _Pairs:
         """Distance of independent columns to the people."""
         if self.squares <= TUNING.no_dependence or self.measured <= 0:
             return 0.0
-        return self.dependence / self.n * math.sqrt(self.measured / self.squares)
+        return min(self.dependence / self.n * math.sqrt(self.measured / self.squares), 1.0)
 
     @property
     def two_way(self) -> float:
         """Distance of the model to the people."""
-        return math.hypot(self.fit / self.n, max(self.independent - self.dependence / self.n, 0.0))
+        return min(math.hypot(self.fit / self.n, max(self.independent - self.dependence / self.n, 0.0)), 1.0)
 
     @property
     def strength_kept(self) -> float:
