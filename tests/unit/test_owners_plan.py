@@ -63,7 +63,8 @@ def test_shares_that_drown_are_an_error_that_says_how_many_columns_would_work() 
     assert 2 <= n_columns < 24
     assert plan_of(owners(*[12] * n_columns), n=4000).ok
     assert not plan_of(owners(*[12] * (n_columns + 1)), n=4000).ok
-    assert drowned_shares(plan_of(study, n=100_000).study, 100_000) is None
+    many = plan_of(study, n=100_000)
+    assert drowned_shares(many.study, many.n, many.rows[1].prediction) is None
     few = plan_of(study, n=500)
     assert few.rows[1].drowned_columns
     assert [finding.code for finding in few.findings].count("columns-drown") == 1

@@ -32,26 +32,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What was found.
+class Judged:
+    """A study with what is worth saying about it.
 
     Attributes:
-        study: that was checked.
+        study: that was judged.
         findings: errors, warnings and notes, see `lint`.
-        table: a row of figures for each draw.
-        plan: what the study costs a person, for each reader and party.
-        prediction: how far the records of a joint model will be from the people; None: nothing is predicted.
-        figures: of a masked study, what it promises; None of any other.
-        models: the study by each model; none without noise on tables.
     """
 
     study: Study
     findings: tuple[Finding, ...]
-    table: StudyTable
-    plan: BudgetPlan
-    prediction: Prediction | None
-    figures: FourFigures | None
-    models: tuple[ModelRow, ...]
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -67,6 +57,25 @@ class Checked:
     def spotless(self) -> bool:
         """Whether there is no warning, either."""
         return all(finding.severity == "note" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked(Judged):
+    """What was found.
+
+    Attributes:
+        table: a row of figures for each draw.
+        plan: what the study costs a person, for each reader and party.
+        prediction: how far the records of a joint model will be from the people; None: nothing is predicted.
+        figures: of a masked study, what it promises; None of any other.
+        models: the study by each model; none without noise on tables.
+    """
+
+    table: StudyTable
+    plan: BudgetPlan
+    prediction: Prediction | None
+    figures: FourFigures | None
+    models: tuple[ModelRow, ...]
 
     def to_dict(self, *, strict: bool = False) -> dict[str, Json]:
         """Return the document of ``verticil study check --format json``."""

@@ -47,8 +47,7 @@ _ILL_CONDITIONED: Final = 10.0  # variances grow a hundredfold
 _MANY_STATES: Final = 50
 _SMALL_MINIMUM: Final = 100
 _SOON_DAYS: Final = 7
-SEVERITIES: Final = ("error", "warning", "note")
-"""What is said first."""
+_SEVERITIES: Final = ("error", "warning", "note")
 
 
 def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) -> list[Finding]:
@@ -75,11 +74,16 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_round(study, table.n),
         *protocol_of(study).findings(study),
     ]
-    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    return by_severity(findings)
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in their order, errors before warnings before notes."""
+    return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
 
 
 def lint_owner(study: Study, own: Study, n: int) -> list[Finding]:
-    """Return what is worth saying about a study that the owner of a whole table carries out alone: errors, warnings, notes.
+    """Return what is worth saying about a study that the owner of a whole table carries out alone, in any order.
 
     Args:
         study: as it was read.
@@ -89,8 +93,8 @@ def lint_owner(study: Study, own: Study, n: int) -> list[Finding]:
     findings = list(review_findings(study))
     findings += [*_knowledge(study), *_labels(study), *_structure(own)]
     if own.tables is not None and (words := delta_words(n, own.tables.delta)) is not None:
-        findings.append(_warning("delta-large", "tables.delta", *words))
-    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+        findings.append(warning("delta-large", "tables.delta", *words))
+    return findings
 
 
 def refuse_hopeless(study: Study) -> None:
@@ -108,10 +112,11 @@ def refuse_hopeless(study: Study) -> None:
 def _knowledge(study: Study) -> Iterator[Finding]:
     if study.knowledge is not None:
         for remark in reach(study.knowledge, study.schema).remarks:
-            yield _warning(remark.code, remark.where, remark.message, remark.hint)
+            yield warning(remark.code, remark.where, remark.message, remark.hint)
 
 
-def _warning(code: str, where: str, message: str, hint: str) -> Finding:
+def warning(code: str, where: str, message: str, hint: str) -> Finding:
+    """Return a warning: the study can be carried out, and is worth less than its author may think."""
     return Finding(severity="warning", code=code, where=where, message=message, hint=hint)
 
 
@@ -125,7 +130,7 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
             hint="set a later date",
         )
     elif today is not None and (study.expires - today).days < _SOON_DAYS:
-        yield _warning(
+        yield warning(
             "expires-soon",
             "expires",
             f"the study expires on {study.expires.isoformat()}",
@@ -141,7 +146,7 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
             hint="lower the minimum, or find more common people",
         )
     if minimum < _SMALL_MINIMUM:
-        yield _warning(
+        yield warning(
             "minimum-small",
             "linkage.minimum_common_records",
             f"{minimum:,} common people are enough to go on: a release about so few can be about one of them",
@@ -153,7 +158,7 @@ def _share(study: Study, table: StudyTable) -> Iterator[Finding]:
     for where, cost in (("share", share_cost(study)), ("tables", tables_cost(study))):
         if cost is None or (words := delta_words(table.n, cost.delta)) is None:
             continue
-        yield _warning("delta-large", f"{where}.delta", *words)
+        yield warning("delta-large", f"{where}.delta", *words)
 
 
 def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
@@ -168,7 +173,7 @@ def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
         f"{average:,.1f} of {table.n:,} people"
     )
     if deviation > average:
-        yield _warning(
+        yield warning(
             "noise-above-cells",
             "tables",
             f"{noise_text}: links between most columns are lost in it",
@@ -177,7 +182,7 @@ def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
     else:
         yield Finding(severity="note", code="noise-on-tables", where="tables", message=noise_text, hint="")
     if epsilon_exceeds(cost.epsilon, table.total_epsilon):
-        yield _warning(
+        yield warning(
             "noise-on-tables-idle",
             "tables.epsilon",
             f"epsilon {cost.epsilon:.3g} for everybody: the columns alone bound what anybody learns by {table.total_epsilon:.3g}",
@@ -189,12 +194,12 @@ def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
     """Yield findings on a study whose records come from a joint model: whether that is worth anything."""
     if study.release.sample_from != "joint" and study.tables is None:
         return
-    if (drowned := drowned_shares(study, table.n)) is not None:
+    prediction = predict_study(study, table.n)
+    if (drowned := drowned_shares(study, table.n, prediction)) is not None:
         yield drowned
         return
-    prediction = predict_study(study, table.n)
     if prediction is not None and prediction.no_nearer:
-        yield _warning(
+        yield warning(
             "joint-no-nearer",
             "release.sample_from",
             "records would hardly be nearer to the people than independent columns; predicted distance to "
@@ -222,21 +227,21 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
         if not row.is_sent:
             continue
         if math.isinf(row.epsilon):
-            yield _warning(
+            yield warning(
                 "epsilon-infinite",
                 where,
                 f"the scheme '{row.scheme}' {sends} " + _sent_exactly(unit.transition),
                 f"'{row.party}' must name it in {key}, or choose a scheme without zero cells",
             )
         elif epsilon_exceeds(row.epsilon, large):
-            yield _warning(
+            yield warning(
                 "epsilon-large",
                 where,
                 f"epsilon {row.epsilon:.3g}: the odds of a guess can change by a factor of {row.gamma:,.0f}",
                 f"an epsilon of at most 3 is usual; above {large:g} little is hidden",
             )
         if _relabels(unit.transition):
-            yield _warning(
+            yield warning(
                 "relabels",
                 where,
                 "for some true category another one is the likelier to be released: the released column reads wrong"
@@ -250,7 +255,7 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
             )
         # The condition number is of single codes; the members of a set are not independent draws.
         if row.condition_number > _ILL_CONDITIONED and row.subset_size is None:
-            yield _warning(
+            yield warning(
                 "ill-conditioned",
                 where,
                 f"condition number {row.condition_number:.3g}: standard errors grow by up to that factor",
@@ -267,7 +272,7 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
                 hint=f"{_more_signal(row.n_states)}; or ask for at least {enough:,} common people (minimum_common_records)",
             )
         elif row.too_noisy:
-            yield _warning(
+            yield warning(
                 "too-noisy-for-links",
                 where,
                 f"for a link with a column like it, {table.n:,} records are worth {row.effective_records:,.0f}; "
@@ -275,7 +280,7 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
                 _more_signal(row.n_states) + "; or expect more records (--n)",
             )
         if row.n_states > _MANY_STATES:
-            yield _warning(
+            yield warning(
                 "many-categories",
                 where,
                 f"{row.n_states} categories: many parties refuse more than {_MANY_STATES}",
@@ -309,7 +314,7 @@ def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
     else:
         members = {study.schema.index(name) for name in unit.variables}
         if not any(members <= {child, *dag.parents[child]} for child in members):
-            yield _warning(
+            yield warning(
                 "impossible-not-joined",
                 where,
                 "the structure describes none of these columns given the others: synthetic records will hold combinations that "
@@ -320,7 +325,7 @@ def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
     for place, name in enumerate(unit.variables):
         variable = study.schema[study.schema.index(name)]
         for code in sorted(set(range(variable.n_states)) - {combination[place] for combination in domain}):
-            yield _warning(
+            yield warning(
                 "category-impossible",
                 where,
                 f"every combination with category '{variable.labels[code]}' of '{name}' is declared impossible",
@@ -344,7 +349,7 @@ def _relabels(transition: privacy.Mechanism) -> bool:
 def _totals(study: Study, table: StudyTable) -> Iterator[Finding]:
     hint = "randomize more strongly, or ask for fewer columns"
     masks = protocol_of(study).opens_tables  # then the sum is the floor, which is large by design
-    whom, finding = (", for a dealer of masks with its partner", _note) if masks else ("", _warning)
+    whom, finding = (", for a dealer of masks with its partner", _note) if masks else ("", warning)
     for party, total in table.party_totals:
         if epsilon_exceeds(total, _LARGE_PARTY_TOTAL):
             yield finding(
@@ -368,7 +373,7 @@ def _labels(study: Study) -> Iterator[Finding]:
         for label in variable.labels:
             first = originals.setdefault(unicodedata.normalize("NFKC", label).casefold(), label)
             if first != label:
-                yield _warning(
+                yield warning(
                     "labels-alike",
                     f"variable '{variable.name}'",
                     f"the categories '{first}' and '{label}' differ only in case or in how letters are encoded",
@@ -376,7 +381,7 @@ def _labels(study: Study) -> Iterator[Finding]:
                 )
 
         if variable.means is None and variable.representatives is None and variable.wide_bins:
-            yield _warning(
+            yield warning(
                 "bin-wide",
                 f"variable '{variable.name}'",
                 f"{', '.join(variable.labels[place] for place in variable.wide_bins)}: much wider than the bins beside, and "
@@ -390,7 +395,7 @@ def _structure(study: Study) -> Iterator[Finding]:
     if study.quorum is not None and (minimum := study.quorum.minimum) is not None and minimum < len(study.parties):
         for party in study.parties:
             if (why := obstacle(study, {party})) is not None:
-                yield _warning(
+                yield warning(
                     "party-indispensable",
                     "quorum.min",
                     f"the study cannot go on without party '{party}': {why}",
@@ -400,7 +405,7 @@ def _structure(study: Study) -> Iterator[Finding]:
         return  # no family is cut: one that is too large is refused
     widest = sorted(study.schema.variables, key=lambda variable: -variable.n_states)[: rule.max_parents + 1]
     if (cells := math.prod(variable.n_states for variable in widest)) > rule.max_family_cells:
-        yield _warning(
+        yield warning(
             "families-cut",
             "structure.max_family_cells",
             f"a family of {len(widest) - 1} parents can have {cells:,} cells ({_names(widest)}), "
@@ -431,7 +436,7 @@ def _families(study: Study, n: int | None) -> Iterator[Finding]:
             exact = "" if math.isclose(worth, n) else f", worth {worth:,.0f} unrandomized ones"
             cut = dag is None and protocol_of(study).counts_families and study.parameters.prior_count is None
             so = "parents are left out of such a table" if cut else "most of its probabilities would be guesses"
-            yield _warning(
+            yield warning(
                 "few-records",
                 "structure",
                 f"the table of '{schema.names[child]}' with the parents {_names(schema.variables[v] for v in parents)} {may} "

@@ -27,14 +27,18 @@ def predict_study(study: Study, n: int) -> Prediction | None:
     return predict(channels, n, sigma=_deviation(study))
 
 
-def drowned_shares(study: Study, n: int) -> Finding | None:
+def drowned_shares(study: Study, n: int, prediction: Prediction | None) -> Finding | None:
     """Return an error where the noise on tables hides the shares of single columns from so many people; None: it does not.
 
     The error is the predicted mean total variation distance of a single column's shares; above `_MOST_ONE_WAY` the records are of
     no use. The hint says how many of the columns, those with the fewest categories, the same epsilon pays for: noise on a count
     grows with the square root of the number of tables.
+
+    Args:
+        study: whose tables get noise.
+        n: people.
+        prediction: of `predict_study` for both.
     """
-    prediction = predict_study(study, n)
     if study.tables is None or prediction is None or prediction.one_way <= _MOST_ONE_WAY:
         return None
     channels = sorted((unit.transition for unit in study.units), key=lambda channel: channel.n_states)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from typing import TYPE_CHECKING
 
 import typer
@@ -30,10 +28,9 @@ def check_alone(study: Study, n: int | None, *, strict: bool, by_column: bool, f
 
     plan = plan_of(study, n=n)
     if not emit(plan.to_dict(strict=strict), form=form):
-        is_first = [finding.code == "unreviewed" for finding in plan.findings]
-        print_findings(itertools.compress(plan.findings, is_first), by_column=by_column)
+        print_findings((finding for finding in plan.findings if finding.code == "unreviewed"), by_column=by_column)
         _print_plan(plan)
-        print_findings(itertools.compress(plan.findings, map(operator.not_, is_first)), by_column=by_column)
+        print_findings((finding for finding in plan.findings if finding.code != "unreviewed"), by_column=by_column)
     if plan.errors or (strict and not plan.spotless):
         raise typer.Exit(6)
 

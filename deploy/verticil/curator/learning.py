@@ -62,7 +62,7 @@ def learn_study(
     Raises:
         DataFault: LEARNING_FAILED.
     """
-    has_course = study.tables is not None and not study.samples_graphs and not study.leaves_source_open
+    has_course = study.tables is not None and not study.samples_graphs
     report = LearningProgress(step, show, has_course=has_course).report
     if study.tables is None:
         own = dict(zip(study.schema.names, table.codes, strict=True))

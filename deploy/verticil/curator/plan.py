@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from verticil.analyst.lint import SEVERITIES, lint_owner
+from verticil.analyst.check import Judged
+from verticil.analyst.lint import by_severity, lint_owner, warning
 from verticil.analyst.prediction import drowned_shares, predict_study
 from verticil.curator.study import owners_study
-from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.view_models import document
 from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.study import canonical
@@ -55,37 +55,19 @@ class PlanRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnersPlan:
+class OwnersPlan(Judged):
     """What one owner's release will be worth.
 
     Attributes:
-        study: that would be carried out.
+        study, findings: that would be carried out; see `Judged`.
         n: number of people.
         n_tables: tables that get noise.
         rows: by epsilon, ascending; the middle one is the study's.
-        findings: errors, warnings and notes.
     """
 
-    study: Study
     n: int
     n_tables: int
     rows: tuple[PlanRow, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def errors(self) -> tuple[Finding, ...]:
-        """Why the study cannot be carried out as it stands."""
-        return tuple(finding for finding in self.findings if finding.severity == "error")
-
-    @property
-    def ok(self) -> bool:
-        """Whether the study can be carried out."""
-        return not self.errors
-
-    @property
-    def spotless(self) -> bool:
-        """Whether there is no warning, either."""
-        return all(finding.severity == "note" for finding in self.findings)
 
     def to_dict(self, *, strict: bool = False) -> dict[str, Json]:
         """Return the document of ``verticil study check --format json`` of a study of one owner."""
@@ -105,41 +87,32 @@ class OwnersPlan:
         )
 
 
-def plan_of(
-    study: Study, *, n: int | None = None, epsilon: float | None = None, delta: float | None = None
-) -> OwnersPlan:
+def plan_of(study: Study, *, n: int | None = None) -> OwnersPlan:
     """Return what `synthesize` with the joint model would publish of a study, at a quarter, once and four times its epsilon.
 
     Args:
         study: of one organisation; it need not be reviewed.
         n: number of people; None: the study's minimum.
-        epsilon, delta: see `owners_study`.
 
     Raises:
         Misuse: STUDY_INVALID or STUDY_UNSUPPORTED, what the study asks for does not go with noise on tables.
     """
-    own = owners_study(study, method="joint", epsilon=epsilon, delta=delta)
-    if own.tables is None:
-        raise Misuse("STUDY_INVALID", f"study '{study.id}': no noise is stated, so there is nothing to plan")
+    own = owners_study(study, method="joint")
+    assert own.tables is not None  # with this method there is always noise
     people = n or study.linkage.minimum_common_records
-    rows = tuple(
-        _row(
-            dataclasses.replace(own, tables=dataclasses.replace(own.tables, epsilon=own.tables.epsilon * factor)),
-            people,
-        )
-        for factor in _FACTORS
-    )
-    findings = (*lint_owner(study, own, people), *_lost(own, rows[1], people))
+    epsilons = [own.tables.epsilon * factor for factor in _FACTORS]
+    studies = [dataclasses.replace(own, tables=dataclasses.replace(own.tables, epsilon=each)) for each in epsilons]
+    rows = tuple(_row(each, people, epsilon) for each, epsilon in zip(studies, epsilons, strict=True))
     return OwnersPlan(
         study=own,
         n=people,
         n_tables=len(tables_of(own)),
         rows=rows,
-        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
+        findings=tuple(by_severity([*lint_owner(study, own, people), *_lost(own, rows[1], people)])),
     )
 
 
-def _row(study: Study, n: int) -> PlanRow:
+def _row(study: Study, n: int, epsilon: float) -> PlanRow:
     sigma = tables_sigma(study)
     sizes = [unit.transition.n_states for unit in study.units]
     names = [", ".join(unit.variables) for unit in study.units]
@@ -151,7 +124,7 @@ def _row(study: Study, n: int) -> PlanRow:
         if sigma * math.prod(sizes[unit] for unit in members) > n:
             drowned.add(members)
     return PlanRow(
-        epsilon=0.0 if study.tables is None else study.tables.epsilon,
+        epsilon=epsilon,
         sigma=sigma,
         prediction=predict_study(study, n),
         drowned_columns=tuple(
@@ -174,30 +147,27 @@ def _one_way_factor(size: int, tables: list[tuple[int, ...]], sizes: list[int]) 
 
 def _lost(study: Study, row: PlanRow, n: int) -> Iterator[Finding]:
     """Yield what the study's own epsilon does not pay for."""
-    drowned = drowned_shares(study, n)
+    drowned = drowned_shares(study, n, row.prediction)
     if drowned is not None:
         yield drowned
     elif row.drowned_columns:
-        yield Finding(
-            severity="warning",
-            code="columns-drown",
-            where="tables.epsilon",
-            message=f"the noise on {n:,} people hides the shares of single columns: {', '.join(row.drowned_columns)}",
-            hint="merge their categories, leave columns out, or raise epsilon",
+        yield warning(
+            "columns-drown",
+            "tables.epsilon",
+            f"the noise on {n:,} people hides the shares of single columns: {', '.join(row.drowned_columns)}",
+            "merge their categories, leave columns out, or raise epsilon",
         )
     if row.drowned_relations:
-        yield Finding(
-            severity="warning",
-            code="relations-drown",
-            where="tables.epsilon",
-            message=f"the noise hides every relation of {', '.join(row.drowned_relations)}",
-            hint="merge their categories, leave columns out, or raise epsilon",
+        yield warning(
+            "relations-drown",
+            "tables.epsilon",
+            f"the noise hides every relation of {', '.join(row.drowned_relations)}",
+            "merge their categories, leave columns out, or raise epsilon",
         )
     if row.prediction is not None and row.prediction.no_nearer:
-        yield Finding(
-            severity="warning",
-            code="joint-no-nearer",
-            where="release.sample_from",
-            message="do not use the records for relations: they would hardly be nearer to the people than independent columns",
-            hint="fewer columns or categories, a larger epsilon, or more people; else only each column's shares come through",
+        yield warning(
+            "joint-no-nearer",
+            "release.sample_from",
+            "do not use the records for relations: they would hardly be nearer to the people than independent columns",
+            "fewer columns or categories, a larger epsilon, or more people; else only each column's shares come through",
         )

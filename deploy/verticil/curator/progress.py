@@ -12,7 +12,6 @@ _STAGES: Final = {
     "searching": "searching a structure",
     "parameters": "computing intervals",
     "drawing": "drawing networks",
-    "blending": "weighing the joint model against the network",
 }
 """Stages of learning, in plain words."""
 _COURSE: Final = {"estimating": 0.3, "parameters": 0.5, "writing": 0.2}

@@ -212,9 +212,9 @@ def _check_noise(study: Study, n: int) -> None:
     Raises:
         GateFailed: USELESS. It follows from the study and the number of people, which is public here.
     """
-    from verticil.analyst.prediction import drowned_shares
+    from verticil.analyst.prediction import drowned_shares, predict_study
 
-    if not counts_people(study) and (finding := drowned_shares(study, n)) is not None:
+    if not counts_people(study) and (finding := drowned_shares(study, n, predict_study(study, n))) is not None:
         raise GateFailed("USELESS", f"study '{study.id}': {finding.message}", hint=f"{finding.hint}; or --accept-noise")
 
 

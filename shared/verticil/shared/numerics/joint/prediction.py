@@ -46,6 +46,7 @@ import numpy as np
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.estimators import simplex
+from verticil.shared.numerics.joint.worth import NO_NEARER
 
 _EVENNESS: Final = 0.4
 _STRENGTH: Final = 0.034
@@ -57,7 +58,6 @@ _CROWDING: Final = 0.64
 _TRIPLES: Final = 0.093  # F of weighted records
 _MIXTURE_TRIPLES: Final = 0.14  # F of a mixture, which noise on tables asks for
 _DRAWS: Final = 100
-_NO_NEARER: Final = 0.95
 _LEAST: Final = 1e-300  # of a square, so that nothing is divided by 0
 _MEAN_ABSOLUTE: Final = math.sqrt(2 / math.pi)
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
@@ -82,7 +82,7 @@ class Prediction:
     @property
     def no_nearer(self) -> bool:
         """Whether the joint model would be hardly nearer to the people than independent columns."""
-        return self.two_way > _NO_NEARER * self.independent
+        return self.two_way > NO_NEARER * self.independent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
