@@ -8,26 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from support.documents import study_toml
 from verticil.analyst.prediction import drowned_shares
 from verticil.cli.main import main
 from verticil.curator.plan import plan_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study_text
 
+PLAIN = '[randomization_default]\nscheme = "none"\n'
+
 
 def owners(*sizes: int, epsilon: float = 1.0) -> Study:
     """Read a study of one owner with a column of each size."""
-    variables = ""
-    for place, size in enumerate(sizes):
-        categories = [f"v{k}" for k in range(size)]
-        variables += f'[[variable]]\nparty = "owner"\nname = "c{place}"\ncategories = {categories}\n'
-    head = 'schema = 1\nid = "alone"\ntitle = "A"\npurpose = "B"\nexpires = 2099-12-31\n'
-    return read_study_text(
-        f'{head}[[party]]\nname = "owner"\n{variables}[randomization_default]\nscheme = "none"\n'
-        f"[tables]\nepsilon = {epsilon}\ndelta = 1e-9\n",
-        Path(),
-        by_owner=True,
-    )
+    columns = [f"owner.c{place}: {' '.join(f'v{k}' for k in range(size))}" for place, size in enumerate(sizes)]
+    text = study_toml(*columns) + f"{PLAIN}[tables]\nepsilon = {epsilon}\ndelta = 1e-9\n"
+    return read_study_text(text, Path(), by_owner=True)
 
 
 def test_more_epsilon_buys_nearer_records_and_fewer_relations_drown() -> None:
@@ -71,10 +66,8 @@ def test_shares_that_drown_are_an_error_that_says_how_many_columns_would_work() 
 
 
 def test_the_command_says_nothing_of_a_federation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = 'schema = 1\nid = "alone"\ntitle = "A"\npurpose = "B"\nexpires = 2099-12-31\n[[party]]\nname = "owner"\n'
-    for name in ("a", "b", "c"):
-        text += f'[[variable]]\nparty = "owner"\nname = "{name}"\ncategories = ["x", "y", "z"]\n'
-    (path := tmp_path / "study.toml").write_text(text + '[randomization_default]\nscheme = "none"\n')
+    text = study_toml(*(f"owner.{name}: x y z" for name in "abc"), keys='title = "A"\n') + PLAIN
+    (path := tmp_path / "study.toml").write_text(text)
     assert main(["study", "check", str(path), "--n", "5000"]) == 0
     shown = capsys.readouterr().out
     assert "3 columns of one owner" in shown

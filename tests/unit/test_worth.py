@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from support.documents import study_toml
 from support.noisy_tables import N_STATES, PEOPLE, SIGMA, empty, study, truth
 from verticil.cli.main import main
 from verticil.miner.learning.from_tables import learn_from_tables
@@ -126,9 +127,7 @@ def test_the_sentence_ends_a_run_and_stands_on_the_first_screen(
     b = np.where(r.random(4000) < 0.7, a, r.integers(0, 3, 4000))
     c = np.where(r.random(4000) < 0.5, b, r.integers(0, 3, 4000))
     pd.DataFrame({"a": a, "b": b, "c": c}).to_csv(tmp_path / "t.csv", index=False)
-    text = 'schema = 1\nid = "alone"\ntitle = "A"\npurpose = "B"\nexpires = 2099-12-31\n[[party]]\nname = "owner"\n'
-    for name in ("a", "b", "c"):
-        text += f'[[variable]]\nparty = "owner"\nname = "{name}"\ncategories = ["0", "1", "2"]\n'
+    text = study_toml(*(f"owner.{name}: 0 1 2" for name in "abc"), keys='title = "A"\n')
     (path := tmp_path / "study.toml").write_text(text + '[randomization_default]\nscheme = "none"\n')
 
     def synthesize(*more: str) -> int:
