@@ -51,7 +51,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.shared.study.vocabulary:check_privacy": "what epsilon and delta of noise a study may ask for",
     "verticil.shared.study.peer:_check_share": "whether the noise that is asked for can be drawn",
     "verticil.shared.study.table_rules:check_tables": "the same of noise on tables",
-    "verticil.shared.study.tables:tables_sigma": "makes the noise that the accountant charges; tests/unit/test_study_tables.py",
+    "verticil.shared.study.tables:set_sigmas": "makes the noise that the accountant charges; tests/unit/test_study_tables.py",
     "verticil.shared.study.masked:plan_of": "writes what the study asks into the plan that all compare",
     "verticil.shared.study.peer:peer_statement": "the figures of a release; a test here compares them with the accountant's",
     "verticil.shared.study.peer:PeerStatement": "writes those figures down",

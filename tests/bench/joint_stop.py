@@ -108,7 +108,7 @@ def watched(run: Callable[[], JointEstimate], truth: Truth) -> Path:
         found = original_fit(*args, **named)
         if named["size"].fits <= estimate._SIDE.fits:  # of the guard, which publishes nothing
             return found
-        layout: Layout = args[0].layout
+        layout: Layout = args[0][0].layout
         distances: list[float] = []
 
         def keep(make: Callable[[], Arrays]) -> None:

@@ -67,8 +67,8 @@ def test_the_gradient_is_that_of_finite_differences(kind: str, three_way: bool) 
     layout = aims.layout
     logits = drawn_logits(layout, 1, 3)
     rows = mixture.probabilities(layout, logits)
-    stop = Discrepancy(aims)
-    gradient = mixture.residual_gradient(aims, rows, stop, Work())
+    stop = Discrepancy([aims])
+    gradient = mixture.residual_gradient([aims], rows, stop, Work())
     gradient = mixture.through_softmax(layout, rows, gradient)[0]
     base, margins = logits[0].astype(np.float64), np.concatenate(start)
     assert stop.discrepancy == pytest.approx(
@@ -128,8 +128,8 @@ def test_twins_measure_how_far_a_fit_moves_with_its_tables(kind: str, three_way:
     aims = targets(tables, one_way_shares(tables), shrunk=shrunk)
     assert aims.twin is not None
     rows = mixture.probabilities(aims.layout, drawn_logits(aims.layout, 5, 3))
-    stop = Discrepancy(aims)
-    gradient = mixture.residual_gradient(aims, rows, stop, Work(), twins=2)
+    stop = Discrepancy([aims])
+    gradient = mixture.residual_gradient([aims], rows, stop, Work(), twins=2)
     others = {other.units: other.shares for other in aims.twin.others}
     moved = []
     for t in tables.tables:
@@ -159,7 +159,7 @@ def test_twins_measure_how_far_a_fit_moves_with_its_tables(kind: str, three_way:
         targets(twin, one_way_shares(tables)), shares=aims.twin.shares
     )  # what a twin is fitted to
     assert np.allclose(
-        gradient[3:], mixture.residual_gradient(own, rows[3:], Discrepancy(own), Work()), rtol=1e-3, atol=1
+        gradient[3:], mixture.residual_gradient([own], rows[3:], Discrepancy([own]), Work()), rtol=1e-3, atol=1
     )
 
 
@@ -188,7 +188,7 @@ def test_a_fit_stops_where_it_is_near_the_truth() -> None:
             way.append(float((np.abs(found.T @ found / len(found) - people.shares) * people.weight).sum()))
 
         found = mixture.fit(
-            targets(tables, start),
+            [targets(tables, start)],
             start,
             seed=[1],
             size=mixture.Size(fits=2, components=20),
@@ -204,13 +204,13 @@ def test_the_discrepancy_is_the_plain_one(kind: str, monkeypatch: pytest.MonkeyP
     start = one_way_shares(tables)
     aims = targets(tables, start)
     rows = mixture.probabilities(aims.layout, drawn_logits(aims.layout, 2, 3))
-    stop = Discrepancy(aims)
-    whole = mixture.residual_gradient(aims, rows, stop, Work())
+    stop = Discrepancy([aims])
+    whole = mixture.residual_gradient([aims], rows, stop, Work())
     found = stop.discrepancy
     plain_one = plain.records_discrepancy(tables, rows.reshape(6, -1).astype(np.float64))
     assert found == pytest.approx(plain_one, rel=1e-4)
     monkeypatch.setattr(mixture, "_BLOCK", 25)  # two rows of the residual at a time
-    in_blocks = mixture.residual_gradient(aims, rows, stop, Work())
+    in_blocks = mixture.residual_gradient([aims], rows, stop, Work())
     assert stop.discrepancy == pytest.approx(found, rel=1e-6)
     assert np.allclose(in_blocks, whole, rtol=1e-4, atol=1e-4)
 
@@ -243,8 +243,8 @@ def test_the_true_model_is_at_the_goal_and_a_wrong_variance_is_not(said: float, 
     )
     aims = targets(tables, one_way_shares(tables))
     rows = np.full((1, 1, 120), 1 / 12, np.float32)
-    stop = Discrepancy(aims)
-    mixture.residual_gradient(aims, rows, stop, Work())
+    stop = Discrepancy([aims])
+    mixture.residual_gradient([aims], rows, stop, Work())
     assert lowest < stop.discrepancy < highest
 
 

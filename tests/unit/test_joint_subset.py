@@ -69,8 +69,8 @@ def of_fit(tables: NoisyTables, columns: list[np.ndarray]) -> float:
     """The discrepancy of the true people by the mixture's measure: each is a component."""
     aims = targets(tables, one_way_shares(tables))
     rows = np.concatenate([np.eye(k, dtype=np.float32)[c] for k, c in zip(STATES, columns, strict=True)], axis=1)
-    stop = Discrepancy(aims)
-    mixture.residual_gradient(aims, rows[None], stop, Work())
+    stop = Discrepancy([aims])
+    mixture.residual_gradient([aims], rows[None], stop, Work())
     return stop.discrepancy
 
 

@@ -73,7 +73,7 @@ def test_fewer_records_than_cells_are_not_weighed(monkeypatch: pytest.MonkeyPatc
     mixture = estimate.estimate(tables, seed=1, records=_of_no_use)
     assert mixture.size in {SIZES[0], dataclasses.replace(SIZES[2], fits=2, components=200, steps=600)}
     assert mixture.size != SIZES[0] or mixture.reached
-    monkeypatch.setattr(estimate, "_cells", lambda _tables: 500)
+    monkeypatch.setattr(NoisyTables, "n_cells", 500)
     weighted = estimate.estimate(tables, seed=1, records=_of_no_use)
     assert (mixture.kind, weighted.kind) == ("mixture", "hybrid")
     assert _distance(mixture.model, tables) < 0.8 * _distance(weighted.model, tables)

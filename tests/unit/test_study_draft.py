@@ -66,7 +66,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def drafted(folder: Path, *, wording: Wording | None = None, **tables: str) -> tuple[str, Study]:
-    text = draft({party: folder / name for party, name in tables.items()}, wording=wording, today=TODAY)
+    own = wording or Wording(bins=True)
+    text = draft({party: folder / name for party, name in tables.items()}, wording=own, today=TODAY)
     path = folder / "draft.toml"
     path.write_text(text, encoding="utf-8")
     return text, read_study(path)

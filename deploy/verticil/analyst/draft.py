@@ -27,10 +27,12 @@ import numpy as np
 
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
+from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
+from verticil.shared.study.typed_variables import PRIVATE
 from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE
 from verticil.tables.profile import ID_NAMES, Choice, ColumnProfile, TableProfile, profile_table
-from verticil.tables.ranges import FEWEST_ROWS, means
+from verticil.tables.ranges import FEWEST_ROWS, means, rounded_bounds
 from verticil.tables.texts import TextColumn
 from verticil.tables.words import column_reasons, has_own_end, value_text
 
@@ -38,6 +40,7 @@ NOTE: Final = "# note: "
 _UNREVIEWED: Final = "reviewed = false                         # review: true, when you have gone through every column"
 REVIEW: Final = "# review: categories must be public knowledge"
 _MEANS: Final = "# review: of the numbers in each bin, which tells something about these rows; left out: spread evenly"
+_BOUNDS: Final = "# review: the lowest and the highest value that can be, by public knowledge"
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
@@ -53,7 +56,8 @@ class Wording:
         title, purpose: of the study; what stands there is refused until it is replaced.
         public: the tables are public: categories need no review.
         public_columns: columns whose categories and bins may be taken from the table as they are.
-        means: the exact means of the numbers in each bin stand in the draft, too.
+        bins: the bins of numbers are taken from the table; else those of an owner alone are left to be measured with noise.
+        means: the exact means of the numbers in each bin stand in the draft, too, and so do the bins.
         id_column: names the person in every table; empty: the column that is in all of them and unique in each.
         columns: the only columns to draft; empty: all.
         sheet: of a workbook.
@@ -63,6 +67,7 @@ class Wording:
     purpose: str = PLACEHOLDERS["purpose"]
     public: bool = False
     public_columns: tuple[str, ...] = ()
+    bins: bool = False
     means: bool = False
     id_column: str = ""
     columns: tuple[str, ...] = ()
@@ -71,6 +76,10 @@ class Wording:
     def is_public(self, name: str) -> bool:
         """Return whether what was seen of a column is public."""
         return self.public or name in self.public_columns
+
+    def declares_bins(self, name: str) -> bool:
+        """Return whether the bins of an owner's column are declared, and not left to be measured."""
+        return self.bins or self.means or self.is_public(name)
 
     def origin_of(self, name: str) -> str:
         """Return the line that says where a column's categories come from."""
@@ -137,11 +146,13 @@ def _write(
         blocks_of_party, variables = list[str](), list[ColumnProfile]()
         names = {item.source: f"{party} {item.name}" if name_counts[item.name] > 1 else item.name for item in own}
         for item in own:
-            column_notes = [f"{_quote(item.name)} of {party}: {reason}" for reason in column_reasons(item)]
+            is_declared = len(read) > 1 or wording.declares_bins(item.name)
+            reasons = column_reasons(item, are_declared=is_declared)
+            column_notes = [f"{_quote(item.name)} of {party}: {reason}" for reason in reasons]
             if item.left_out:
                 column_notes = [f"{_quote(item.name)} of {party} is left out: {item.left_out}", *column_notes]
             notes += column_notes
-            lines = [] if item.left_out else _variable(item, names[item.source], party, wording)
+            lines = [] if item.left_out else _variable(item, names[item.source], party, wording, alone=len(read) == 1)
             blocks_of_party.append("\n".join([*lines, *map(NOTE.__add__, column_notes)]))
             variables += [item] * bool(lines)
         if not variables:
@@ -151,7 +162,8 @@ def _write(
                 + "; ".join(f"{_quote(item.name)}: {item.left_out}" for item in own[:5]),
             )
         most = max(most, len(variables))
-        ends = ", ".join(_quote(item.name) for item in variables if has_own_end(item))
+        declared = [item for item in variables if len(read) > 1 or wording.declares_bins(item.name)]
+        ends = ", ".join(_quote(item.name) for item in declared if has_own_end(item))
         functions = [f"an outer end of {ends} is that of the table, one person's number: widen it"] * bool(ends)
         functions += list(_functions([table.texts.columns[item.source] for item in variables]))
         notes += functions
@@ -315,14 +327,14 @@ def _functions(columns: Sequence[TextColumn]) -> Iterator[str]:
 # ---- one variable
 
 
-def _variable(item: ColumnProfile, name: str, party: str, wording: Wording) -> list[str]:
-    """Return the lines of a variable."""
+def _variable(item: ColumnProfile, name: str, party: str, wording: Wording, *, alone: bool) -> list[str]:
+    """Return the lines of a variable; of a party that is `alone` bins are left to be measured, where they are not public."""
     review = "" if wording.is_public(item.name) else f"  {REVIEW}"
     lines = ["[[variable]]", f"party = {_quote(party)}", f"name = {_quote(name)}", f"type = {_quote(item.kind)}"]
     if name not in {item.source, item.name}:
         lines[2] += f"  # another party has the name too; in party.toml: source = {_quote(item.source)}"
     if item.kind in NUMBERS | MOMENTS:
-        lines += _range_lines(item, review, wording)
+        lines += _range_lines(item, review, wording, measured=alone and not wording.declares_bins(item.name))
     else:
         lines += _category_lines(item, review)
     return [*lines, wording.origin_of(item.name)]
@@ -342,11 +354,22 @@ def _category_lines(item: ColumnProfile, review: str) -> Iterator[str]:
     yield from rest
 
 
-def _range_lines(item: ColumnProfile, review: str, wording: Wording) -> Iterator[str]:
-    if item.bins:
+def _range_lines(item: ColumnProfile, review: str, wording: Wording, *, measured: bool) -> Iterator[str]:
+    if item.bins and measured:
+        bounds = ", ".join(_toml_value(item, edge) for edge in rounded_bounds(item.bins, item.kind))
+        yield f'bins = "{PRIVATE}"  # measured with noise, within its epsilon'
+        yield f"bounds = [{bounds}]  {_BOUNDS}"
+    elif item.bins:
         yield f"bins = [{', '.join(_toml_value(item, edge) for edge in item.bins)}]{review}"
-    if item.points:
-        yield f"points = [{', '.join(_toml_value(item, point) for point in item.points)}]{'' if item.bins else review}"
+    points = item.points
+    if item.bins and measured:
+        low, high = rounded_bounds(item.bins, item.kind)
+        if (
+            item.kind == "integer" and n_histograms((low, high), 1.0) == 1
+        ):  # a number that many people have gets its bin
+            points = tuple(point for point in points if not low <= point < high)
+    if points:
+        yield f"points = [{', '.join(_toml_value(item, point) for point in points)}]{'' if item.bins else review}"
     if item.unit:
         yield f"unit = {_quote(item.unit)}"
     if item.kind == "number" and item.decimals is not None:

@@ -272,6 +272,7 @@ def draft(
     title: str = PLACEHOLDERS["title"],
     purpose: str = PLACEHOLDERS["purpose"],
     public: bool = False,
+    bins: bool = False,
     means: bool = False,
     today: dt.date | None = None,
 ) -> Study:
@@ -284,7 +285,8 @@ def draft(
         tables: party -> its table: a CSV or Parquet file, or a frame.
         title, purpose: of the study; the defaults are refused until they are replaced.
         public: the tables are public: what was seen in them needs no review.
-        means: write the exact mean of the numbers in each bin, too.
+        bins: take the bins of numbers from the table, where those of an owner alone would be measured with noise.
+        means: write the exact mean of the numbers in each bin, too, and the bins.
         today: the day (UTC) from which the expiry is counted, a year ahead; None: today.
 
     Raises:
@@ -295,7 +297,7 @@ def draft(
     from verticil.analyst.draft import draft as draft_text
     from verticil.api.frames import as_files
 
-    wording = Wording(title=title, purpose=purpose, public=public, means=means)
+    wording = Wording(title=title, purpose=purpose, public=public, bins=bins, means=means)
     with tempfile.TemporaryDirectory(prefix="verticil-draft-") as folder:
         return Study(text=draft_text(as_files(tables, Path(folder)), wording=wording, today=today))
 

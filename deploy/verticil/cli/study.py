@@ -323,6 +323,9 @@ def draft(
         str, typer.Option("--columns", metavar="A,B,..", help="The only columns to draft; default: all.")
     ] = "",
     sheet: Annotated[str, typer.Option("--sheet", metavar="NAME", help="The sheet of a workbook.")] = "",
+    with_bins: Annotated[
+        bool, typer.Option("--with-bins", help="Take bins from the table where an owner's alone would be measured.")
+    ] = False,
     with_means: Annotated[
         bool, typer.Option("--with-means", help="Write the exact mean of the numbers in each bin, too.")
     ] = False,
@@ -337,6 +340,7 @@ def draft(
         purpose=purpose,
         public=public,
         public_columns=tuple(public_columns or ()),
+        bins=with_bins,
         means=with_means,
         id_column=id_column,
         columns=tuple(filter(None, columns.split(","))),

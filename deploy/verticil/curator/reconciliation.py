@@ -30,6 +30,7 @@ EVIDENCE: Final = dict.fromkeys(
     (
         "discrete-gaussian-counts",
         "gaussian-counts",
+        "layered-counts",
         "noisy-tables",
         "exact-statistics",
         "pure-mechanism",

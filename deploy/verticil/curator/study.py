@@ -87,9 +87,10 @@ def owners_study(
             hint="give a finite epsilon, or leave delta out",
         )
     tables = study.tables or TablesRule(epsilon=1.0, delta=1e-9)
+    tables = dataclasses.replace(tables, resolution=tables.resolution or "two")
     tables = tables if epsilon is None else dataclasses.replace(tables, epsilon=float(epsilon))
     tables = tables if delta is None else dataclasses.replace(tables, delta=delta)
-    tables = dataclasses.replace(tables, three_way=()) if method == PRIVBAYES else tables
+    tables = dataclasses.replace(tables, three_way=(), resolution="one") if method == PRIVBAYES else tables
     structure = _structure(study.structure, method, seed)
     result = dataclasses.replace(
         without(dataclasses.replace(study, structure=structure), METHODS_OF_STUDIES[structure.method].inapplicable),
@@ -104,6 +105,7 @@ def owners_study(
             study.release,
             sample_from=_SAMPLED.get(method, "network"),
             seed=study.release.seed if seed is None else seed,
+            within_bins=study.release.within_bins or (None if method == POSTERIOR else "linked"),
         ),
         tables=None if exact else tables,
         breach=None,

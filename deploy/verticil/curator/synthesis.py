@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, get_args
 
 from verticil.curator.measuring import measurement
 from verticil.curator.people import read_whose
+from verticil.curator.profiles import grid_study, measure_profiles, with_bins_of
 from verticil.curator.reading import as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
@@ -163,7 +164,7 @@ def synthesize(
     now = clock()
     with as_file(table) as path, open_state(folder, own_study.parties[0], now=now) as state_of_owner:
         step("reading the table")
-        whose = read_whose(state_of_owner, path, own_study, dataset=name, id_column=id_column, place=place)
+        whose = read_whose(state_of_owner, path, grid_study(own_study), dataset=name, id_column=id_column, place=place)
         owner_state, people, name = whose.state, whose.table, whose.name
         check_sets(own_study, people.n_records)
         if not accept_noise:
@@ -171,6 +172,7 @@ def synthesize(
         release = measurement(own_study, people, dataset=name, secret=owner_state.secret)
         spending = charge(owner_state, own_study, release, budget=budget, now=now)
         whose.remember()
+        own_study, people, of_profiles = measure_profiles(own_study, people, release, owner_state.secret)
         with compiling_told(lambda: step("compiling, once")):
             result = learn_study(own_study, people, release, secret=owner_state.secret, step=step, show=show)
             step("drawing records")
@@ -186,11 +188,10 @@ def synthesize(
                     own_study, result, models, drawn_records, people=people, signer=owner_state.signer, at=spending.at
                 )
                 _publish(target, content, owner_state)
-        comparison = (
-            compare_methods(document, own_study, people, result, dataset=name, secret=owner_state.secret, step=step)
-            if compare
-            else None
-        )
+        comparison = None
+        if compare:
+            declared, of_owner = with_bins_of(document, own_study), owner_state.secret
+            comparison = compare_methods(declared, own_study, people, result, dataset=name, secret=of_owner, step=step)
     return Synthesized(
         records=records,
         network=result.network,
@@ -198,7 +199,7 @@ def synthesize(
         changes=tuple(changes(document, own_study)),
         n_records=people.n_records,
         spending=spending,
-        warnings=(*whose.remarks, *_warnings(own_study, people, spending, result, models.posterior)),
+        warnings=(*whose.remarks, *of_profiles, *_warnings(own_study, people, spending, result, models.posterior)),
         comparison=comparison,
         out=target,
         posterior=result.posterior,

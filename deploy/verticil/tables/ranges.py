@@ -197,6 +197,28 @@ def merge_small_bins(edges: Sequence[float], values: Floats, weights: Ints) -> l
     return [*remaining[:-1], edges[-1]]  # what is left at the end joins the last bin
 
 
+def rounded_bounds(edges: Sequence[float], kind: str) -> tuple[float, float]:
+    """Return bounds around the edges of bins that tell little of the table: of numbers multiples of a power of ten, the largest
+    within their range; of dates and moments whole years, of times of day midnights.
+
+    >>> rounded_bounds([17.0, 40.0, 91.0], "integer"), rounded_bounds([0.5, 7.2], "number"), rounded_bounds([3e4, 7e4], "time")
+    ((10.0, 100.0), (0.0, 8.0), (0.0, 86400.0))
+    """
+    low, high = float(edges[0]), float(edges[-1])
+    if kind == "time":
+        return 0.0, float(DAY)
+    if kind in {"date", "datetime"}:
+        scale = 1.0 if kind == "date" else float(DAY)
+        last = dt.date.fromordinal(min(math.ceil(high / scale) + _EPOCH, dt.date.max.toordinal()))
+        end = dt.date(min(last.year + 1, dt.date.max.year), 1, 1).toordinal() - _EPOCH
+        return _first_of(low / scale, years=1) * scale, max(end * scale, high)
+    exponent = Decimal(high - low).adjusted()
+    unit = Decimal(1).scaleb(exponent)
+    first, last_multiple = Decimal(low) // unit, -(-Decimal(high) // unit)
+    first -= first * unit > Decimal(low)
+    return float(first * unit), float((last_multiple + (last_multiple * unit < Decimal(high))) * unit)
+
+
 # ---- dates and moments
 
 

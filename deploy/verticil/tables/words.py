@@ -109,8 +109,13 @@ def _time_text(seconds: float) -> str:
     return f"{minute // 60:02d}:{minute % 60:02d}" + (f":{second:02d}" if second else "")
 
 
-def column_reasons(item: ColumnProfile) -> Iterator[str]:
-    """Yield what is to be said of a column besides why it is left out, in sentences without its name."""
+def column_reasons(item: ColumnProfile, *, are_declared: bool = True) -> Iterator[str]:
+    """Yield what is to be said of a column besides why it is left out, in sentences without its name.
+
+    Args:
+        item: the column.
+        are_declared: whether its bins will be those of the study, and are not measured.
+    """
     yield from item.reasons
     if item.left_out:
         return
@@ -123,7 +128,7 @@ def column_reasons(item: ColumnProfile) -> Iterator[str]:
             f"{value_text(item, point)} in {rows:,} rows ({rows / item.n_rows:.1%}) lies far from all others: it is a point of "
             "its own; if it is a code for unknown, name it in `missing`"
         )
-    if item.bins and item.kind in NUMBERS:
+    if item.bins and are_declared and item.kind in NUMBERS:
         labels = bin_labels(item.bins, item.kind)
         shape = Variable(name="x", owner="x", labels=(*labels, "unknown"), bins=item.bins)
         if wide := [labels[place] for place in shape.wide_bins]:

@@ -5,6 +5,7 @@ Only this function of such a study sees records; what it returns leaves the mine
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -41,7 +42,13 @@ def tables_with(
             )
         ),
         n_records=n_records,
+        orders=orders_of(study),
     )
+
+
+def orders_of(study: Study) -> tuple[tuple[int, ...], ...]:
+    """Return the codes of each variable's ordered categories."""
+    return tuple(variable.order for variable in study.schema.variables)
 
 
 def counted_tables(columns: Sequence[Codes], study: Study, *, check: Callable[[], None] | None = None) -> NoisyTables:
@@ -60,6 +67,7 @@ def counted_tables(columns: Sequence[Codes], study: Study, *, check: Callable[[]
     """
     units = [study.column_unit(index) for index in range(len(study.units))]
     three_way = [(a, b, c) for a, b, c in (members for members in tables_of(study) if len(members) == 3)]
-    return from_columns(
+    tables = from_columns(
         columns, units, study.schema.n_states, three_way=three_way, parts=1, check=check or (lambda: None)
     )
+    return dataclasses.replace(tables, orders=orders_of(study))

@@ -112,7 +112,7 @@ def learn_from_tables(
             keep=own.keep,
             checkpoint=own.checkpoint,
         )
-    model = joint.model
+    model, measured, tables = joint.model, tables, tables.combined()
     check()
     of_model = ModelTables(model, tables.people, study.schema.names)
     pairs = noisy_pair_scores(tables, check=check)
@@ -120,13 +120,13 @@ def learn_from_tables(
     graph_sample: Sampled | None = None
     way: Search | None
     if study.samples_graphs:
-        models += _replicates(joint, tables, support, seed=seed, check=check, progress=report("parameters"))
+        models += _replicates(joint, measured, support, seed=seed, check=check, progress=report("parameters"))
         graph_sample = _sample_graphs(models, pairs, study, tables.people, progress=report("searching"), stages=stages)
         result, way = graph_sample.result, Search(method=study.structure.method, score=study.structure.score)
     else:
         with stages.stage("search") as own:
             result, way = _structure(tables, of_model, pairs, study, progress=report("searching"), interruption=own)
-        models += _replicates(joint, tables, support, seed=seed, check=check, progress=report("parameters"))
+        models += _replicates(joint, measured, support, seed=seed, check=check, progress=report("parameters"))
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
     strengths = _strengths(result.dag, of_model, again, tables)
     result, weak = without_weak(result, strengths, study)
@@ -168,7 +168,7 @@ def learn_from_tables(
         n_records=round(tables.people),
         joint=joint,
         posterior=posterior,
-        worth=estimate_worth(tables, model, models, study.schema.names),
+        worth=estimate_worth(measured, model, models, study.schema.names),
     )
 
 

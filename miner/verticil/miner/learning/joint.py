@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from verticil.miner.learning.exact_tables import orders_of
 from verticil.miner.learning.search.protocol import Interruption
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.joint.count import from_columns
@@ -43,7 +45,8 @@ def joint_of_columns(
     record_codes = [
         column.reshape(-1, width) if width > 1 else column for column, width in zip(columns, widths, strict=True)
     ]
-    tables = from_columns(record_codes, units, study.schema.n_states, check=interruption.check)
+    counted = from_columns(record_codes, units, study.schema.n_states, check=interruption.check)
+    tables = dataclasses.replace(counted, orders=orders_of(study))
 
     support = study.support()
     by = rake(network, support)

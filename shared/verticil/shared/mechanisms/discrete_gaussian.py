@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.mechanisms.gaussian import analytic_sigma, derived_key, keystream
-from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
+from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, Loss, delta_at
 
 LEAST_SIGMA: Final = 0.5
 """Less noise is never drawn."""
@@ -171,6 +171,41 @@ def discrete_sigma(epsilon: float, delta: float, n_tables: int) -> float:
         if delta_at(Counter({DiscreteGaussianLoss(sigma=sigma): 2 * n_tables}), epsilon) <= delta:
             return sigma
         sigma = _rounded_up(math.nextafter(sigma, math.inf))
+    raise ValueError(
+        f"delta {delta:g} at epsilon {epsilon:g}: no noise is proved to be enough, expected a larger delta"
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def discrete_sigmas(epsilon: float, delta: float, sets: tuple[tuple[int, float], ...]) -> tuple[float, ...]:
+    """Find the noise of several sets of a party's tables that are (epsilon, delta) private together.
+
+    As `discrete_sigma`, but each set has a noise of its own: with T tables and noise of sigma a set has the part T / sigma^2 of
+    the sum over all sets.
+
+    Args:
+        epsilon, delta: of all sets together; see `discrete_sigma`.
+        sets: of each the number of its tables, at least 1, and its part, > 0; the parts add up to 1.
+
+    Returns:
+        The sigma of each set, at least `LEAST_SIGMA`.
+
+    Raises:
+        ValueError: as `discrete_sigma`.
+    """
+    if 0 < delta < LEAST_DELTA:
+        raise ValueError(f"delta {delta:g}, expected at least {LEAST_DELTA:g}: what is below cannot be promised")
+    scale = _rounded_up(analytic_sigma(epsilon, delta, sensitivity=math.sqrt(2)))
+    for _ in range(_STEPS):
+        sigmas = tuple(max(_rounded_up(scale * math.sqrt(n / part)), LEAST_SIGMA) for n, part in sets)
+        if max(sigmas) > LARGEST_SIGMA:
+            raise ValueError(f"noise of {max(sigmas):.4g} people on each count, expected at most {LARGEST_SIGMA:.4g}")
+        losses: Counter[Loss] = Counter()
+        for sigma, (n, _part) in zip(sigmas, sets, strict=True):
+            losses[DiscreteGaussianLoss(sigma=sigma)] += 2 * n
+        if delta_at(losses, epsilon) <= delta:
+            return sigmas
+        scale = _rounded_up(math.nextafter(scale, math.inf))
     raise ValueError(
         f"delta {delta:g} at epsilon {epsilon:g}: no noise is proved to be enough, expected a larger delta"
     )

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from verticil.shared.mechanisms import loss
 from verticil.shared.mechanisms.loss import ApproximateLoss, Loss, PureLoss
+from verticil.shared.privacy import layered as _layered  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
 from verticil.shared.privacy import masked as _masked  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
 from verticil.shared.privacy import privbayes as _privbayes  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
 from verticil.shared.privacy.accounts import Cost, Reader, ReaderLimits

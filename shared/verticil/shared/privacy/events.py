@@ -39,7 +39,7 @@ from verticil.shared.mechanisms.share_noise import DISCRETE
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MASKED, MINER_ALONE, NOTHING, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of, recipients_of, sent_units
-from verticil.shared.study.tables import tables_of, tables_sigma
+from verticil.shared.study.tables import has_several_sets, tables_of, tables_sigma
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
@@ -450,10 +450,10 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     An owner of all columns draws it alone, and no miner reads them.
     """
     rule = study.tables
-    if rule is None or measures_itself(study) or opens_tables(study):
-        return
-    tables = len(tables_of(study))
     alone = not protocol_of(study).coordinated
+    if rule is None or measures_itself(study) or opens_tables(study) or (alone and has_several_sets(study)):
+        return  # of several sets: `privacy.layered`
+    tables = len(tables_of(study))
     event = (DiscreteGaussianCounts if alone else NoisyTables)(
         sigma=tables_sigma(study),
         tables=tables,

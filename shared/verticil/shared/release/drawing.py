@@ -25,6 +25,7 @@ from verticil.shared.release.formats import model_json, posterior
 from verticil.shared.release.signatures import read_document
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Sampling, Source, Study
+from verticil.shared.synthesis.linked_places import inside_bins
 from verticil.shared.synthesis.synthesis import decode, sample_chunks
 from verticil.shared.synthesis.typed_columns import codes_of
 from verticil.shared.synthesis.within_bins import Tilts, tilts_of
@@ -231,6 +232,7 @@ def _drawn(
     sampling: Sampling,
 ) -> Iterator[pd.DataFrame]:
     knowledge = None if models.study is None else models.study.knowledge
+    inside = None if models.study is None else inside_bins(models.study)
     try:
         made_by = [rake(each, models.support) for each in chosen]
         sizes = [len(range(place, n, len(chosen))) for place in range(len(chosen))]
@@ -239,7 +241,8 @@ def _drawn(
                 continue
             chunks = sample_chunks(each, size, generator=generator, evidence=evidence, method=sampling, support=by)
             for codes in chunks:
-                yield decode(models.schema, codes, generator, knowledge=knowledge, tilts=_tilts(each, models.study))
+                tilts = _tilts(each, models.study)
+                yield decode(models.schema, codes, generator, knowledge=knowledge, tilts=tilts, inside=inside)
     except ValueError as error:
         where = "given" if evidence else f"sampling {sampling}"
         raise Misuse("USAGE", f"{where}: {error}", hint="ask for less at once, or for what can be") from None

@@ -20,6 +20,7 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.unlinked_files import KeptRows
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis.linked_places import inside_bins
 from verticil.shared.synthesis.synthesis import CHUNK, decode_of_study, drawn_records, no_numbers, written_columns
 from verticil.shared.synthesis.table_columns import PIECE, Numbers, PiecewiseTable, WrittenColumn
 from verticil.shared.synthesis.within_bins import tilts_of
@@ -94,7 +95,14 @@ def _columns(
     schema, knowledge = study.schema, study.knowledge
     try:
         yield from written_columns(
-            schema, codes, generator, knowledge=knowledge, tilts=tilts, first=first, at_once=PIECE
+            schema,
+            codes,
+            generator,
+            knowledge=knowledge,
+            tilts=tilts,
+            inside=inside_bins(study),
+            first=first,
+            at_once=PIECE,
         )
     except ValueError as error:
         raise no_numbers(error) from None

@@ -21,8 +21,10 @@ from verticil.shared.study.typed_variables import (
     TYPED_KEYS,
     bin_labels,
     check_keys,
+    even_bins,
     has_values,
     problem_of,
+    read_bounds,
     read_groups,
     read_values,
 )
@@ -45,10 +47,11 @@ describe(
     means=OPTIONAL,
     origin=Key(name="from", optional=True, choices=ORIGINS),
     kind=Key(name="type", optional=True, choices=KINDS),
-    **dict.fromkeys(TYPED_KEYS[1:], OPTIONAL),
+    **dict.fromkeys((*TYPED_KEYS[1:], "bounds", "profile", "ordered"), OPTIONAL),
 )
 CODEBOOK_KEYS: Final = (
     "categories", "bins", "integer", "representatives", "means", "outside", "other", "missing", *TYPED_KEYS,
+    "bounds", "ordered",
 )  # fmt: skip
 
 
@@ -100,10 +103,8 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         tuple(number + 0.0 for number in table.numbers(key)) if table.has(key) else None  # -0.0 is 0
         for key in ("representatives", "means")
     )
-    bins, points = (
-        tuple(value + 0.0 for value in read_values(table, key, kind or "number")) if table.has(key) else None
-        for key in ("bins", "points")
-    )
+    decimals = table.value(int, "decimals", 2 if kind == "number" else 0) if kind == "number" else None
+    bounds, bins, points = _edges_from(table, kind, 1.0 if decimals is None else 10.0**-decimals)
     if bins is not None or points is not None or has_values(kind):
         extra_categories = [
             category for category in (other, missing.category if missing else None) if category is not None
@@ -112,7 +113,15 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         labels = own_labels + tuple(dict.fromkeys(extra_categories))
     else:
         labels = table.strings("categories")
-        for key in ("integer", "representatives", "means", "outside"):
+        keys = (
+            "integer",
+            "representatives",
+            "means",
+            "outside",
+            "bounds",
+            *(("ordered",) if kind != "ordered" else ()),
+        )
+        for key in keys:
             if table.has(key):
                 table.fail(key, f"'{name}' has categories; this key goes with bins")
         for key, category in (("other", other), ("missing.category", missing.category if missing else None)):
@@ -135,12 +144,26 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         kind=kind,
         points=points or (),
         unit=table.value(str, "unit") if table.has("unit") else None,
-        decimals=table.value(int, "decimals", 2 if kind == "number" else 0) if kind == "number" else None,
+        decimals=decimals,
         format=table.value(str, "format") if table.has("format") else None,
         timezone=table.value(str, "timezone") if table.has("timezone") else None,
         groups=read_groups(table),
         group_by=table.value(str, "group_by") if table.has("group_by") else None,
+        bounds=bounds,
+        ordered=table.value(bool, "ordered", True),
     )
+
+
+def _edges_from(
+    table: Table, kind: str | None, step: float
+) -> tuple[tuple[float, float] | None, tuple[float, ...] | None, tuple[float, ...] | None]:
+    """Return bounds, bins and points of a column; None: there are none."""
+    bounds = read_bounds(table, kind)
+    bins, points = (
+        tuple(value + 0.0 for value in read_values(table, key, kind or "number")) if table.has(key) else None
+        for key in ("bounds" if bounds else "bins", "points")
+    )
+    return bounds, bins if bounds is None else even_bins(bounds, step), points
 
 
 def _hint(key: str) -> str:
@@ -186,6 +209,9 @@ def make_variable(
     timezone: str | None = None,
     groups: tuple[tuple[str, tuple[str, ...]], ...] = (),
     group_by: str | None = None,
+    bounds: tuple[float, float] | None = None,
+    profile: tuple[int, ...] = (),
+    ordered: bool = True,
     where: str,
 ) -> Variable:
     """Make a `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
@@ -235,7 +261,12 @@ def make_variable(
         timezone=timezone,
         groups=groups,
         group_by=group_by,
+        bounds=bounds,
+        profile=profile,
+        ordered=ordered,
     )
+    if bounds is None and profile:
+        fail(f"{where}: profile", "there are no bounds, whose profile it would be")
     if kind is not None and (problem := problem_of(variable)):
         fail(where, problem)
     return variable

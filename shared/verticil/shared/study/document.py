@@ -247,7 +247,8 @@ class ReleaseRule:
 
     `pairs` are shown with what is known of them, besides the pairs of edges; Model II only. `sample_from`: the joint model of all
     tables, which Model II alone can have, the network, or the networks that were drawn from a posterior; None: see
-    `Study.records_from`.
+    `Study.records_from`. `within_bins`: numbers lie evenly inside their bins, or linked to each other
+    (`synthesis.linked_places`); None: evenly, but for an owner alone.
     """
 
     synthetic_records: Annotated[int | None, Key(read=_read_records), Within(1, 100_000_000)] = None
@@ -255,6 +256,7 @@ class ReleaseRule:
     seed: Annotated[int, Within(0, MAX_SAFE)] = 1
     pairs: Annotated[tuple[tuple[str, str], ...], Key(optional=True, form='[["one", "other"], ..]')] = ()
     sample_from: Annotated[Source | None, OPTIONAL] = None
+    within_bins: Annotated[Literal["even", "linked"] | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +332,8 @@ class TablesRule:
     Attributes:
         epsilon, delta: of all the tables together, for whoever sees what is published.
         three_way: columns by name, three each, whose table is measured besides those of all pairs.
+        resolution: "two": pairs with an ordered column are measured again in runs of neighbouring categories; see there. None:
+            "one", but for an owner alone.
     """
 
     epsilon: float
@@ -337,6 +341,7 @@ class TablesRule:
     three_way: Annotated[
         tuple[tuple[str, str, str], ...], Key(optional=True, form='[["one", "another", "a third"], ..]')
     ] = ()
+    resolution: Annotated[Literal["one", "two"] | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

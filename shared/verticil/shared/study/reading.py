@@ -110,9 +110,20 @@ def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
     study = dataclasses.replace(study, parameters=study.parameters.in_order_of(schema.names))
     if table.has("posterior") and not by_owner:
         _check_posterior_table(table.table("posterior"), study)
-    applying = dataclasses.replace(study, posterior=PosteriorRule(), privbayes=PrivBayesRule()) if by_owner else study
+    applying = _of_any_model(study) if by_owner else study
     rules.check(applying, source=table.source)
     return study
+
+
+def _of_any_model(study: Study) -> Study:
+    """Return a study without what an owner alone may say; the owner's own study is checked with it."""
+    variables = tuple(dataclasses.replace(each, bounds=None) for each in study.schema.variables)
+    return dataclasses.replace(
+        study,
+        posterior=PosteriorRule(),
+        privbayes=PrivBayesRule(),
+        schema=dataclasses.replace(study.schema, variables=variables),
+    )
 
 
 def _is_reviewed(table: Table, schema: Schema) -> bool:

@@ -9,8 +9,9 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.study.document import Study, TablesRule
+from verticil.shared.study.profiles import check_profiles
 from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
-from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
+from verticil.shared.study.tables import cells_of, profiled, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import MAX_TEXT, check_privacy, fail
 
 MAX_TABLE_CELLS: Final = 1 << 24
@@ -28,6 +29,7 @@ def check_tables(study: Study, *, source: str) -> None:
         Misuse: STUDY_INVALID, or STUDY_UNSUPPORTED of what needs records.
     """
     rule = study.tables
+    _check_measured_bins(study, source)
     if rule is None:
         return
     where = f"{source}: tables"
@@ -53,6 +55,31 @@ def check_tables(study: Study, *, source: str) -> None:
         tables_sigma(study)
     except ValueError as error:
         fail(where, str(error), hint="choose a larger epsilon or delta, or fewer columns")
+    check_profiles(study, source=source)
+
+
+def _check_measured_bins(study: Study, source: str) -> None:
+    """Check that bins are measured where they can be, and that nothing names values of such a column."""
+    names = {study.schema[place].name for place in profiled(study)}
+    if not names:
+        return
+    where, first = f"{source}: variable '{min(names)}'", "bins = 'private' goes with"
+    if not protocol_of(study).whole_table:
+        fail(
+            where,
+            f"{first} one organisation that holds the whole table",
+            hint="declare bins, or run verticil synthesize",
+        )
+    if study.tables is None or measures_itself(study):
+        fail(
+            where, f"{first} noise on tables, and method '{study.structure.method}' has none", hint="use --method joint"
+        )
+    if study.knowledge is not None and (named := sorted(names & study.knowledge.named_variables)):
+        fail(
+            f"{source}: knowledge",
+            f"names values of '{named[0]}', whose bins are measured, so nobody knows their edges yet",
+            hint="declare the bins of this column",
+        )
 
 
 def _check_learning(study: Study, source: str) -> None:

@@ -6,6 +6,14 @@ published. The miner itself has the columns; that it draws the noise, and publis
 
 A person who is replaced moves from one cell to another in each of T tables: 2 T counts change by one, and the noise is
 calibrated for that (`verticil.shared.mechanisms.discrete_gaussian.discrete_sigma`). What the randomization adds is not counted.
+
+One owner can measure three sets of tables, each with noise of its own, calibrated together:
+
+1. with `bounds`, the profile of each number: one or two histograms over a public grid, from which its bins follow;
+2. the tables above;
+3. with `resolution = "two"`, each pair with an ordered column once more in runs of neighbouring categories.
+
+A set has the part T / sigma^2 of the sum over all sets: profiles `PROFILE_PART`, runs `COARSE_PART` of the rest.
 """
 
 from __future__ import annotations
@@ -13,9 +21,13 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
-from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, variance
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas, variance
+from verticil.shared.numerics.estimation.profiles import n_histograms
+from verticil.shared.numerics.joint.coarse import pairs_with_order
 from verticil.shared.study.document import Study
+from verticil.shared.study.typed_variables import EVEN_BINS, value_step
 
 
 def tables_of(study: Study) -> tuple[tuple[int, ...], ...]:
@@ -30,15 +42,81 @@ def tables_of(study: Study) -> tuple[tuple[int, ...], ...]:
     return (*pairs, *(tuple(sorted(map(study.unit_of, names))) for names in triples))
 
 
+PROFILE_PART: Final = 0.05
+COARSE_PART: Final = 0.2
+
+Figure = TypeVar("Figure")
+
+
+@dataclass(frozen=True, slots=True)
+class OfSets(Generic[Figure]):
+    """A figure for each set of tables: `tables_of`, the runs, the profiles."""
+
+    pairs: Figure
+    coarse: Figure
+    profiles: Figure
+
+
+def coarse_pairs(study: Study) -> tuple[tuple[int, ...], ...]:
+    """Return the pairs of units that are measured in runs of neighbouring categories, too.
+
+    A column whose bins are measured counts as ordered before they are, so that this depends on no count.
+    """
+    if study.tables is None or study.tables.resolution != "two":
+        return ()
+    variables = [
+        None if unit.is_compound else study.schema[study.schema.index(unit.variables[0])] for unit in study.units
+    ]
+    orders = [() if each is None else range(EVEN_BINS) if each.bounds else each.order for each in variables]
+    return pairs_with_order(orders, tables_of(study))
+
+
+def profiled(study: Study) -> tuple[int, ...]:
+    """Return the positions of the variables whose bins are measured."""
+    return tuple(place for place, variable in enumerate(study.schema.variables) if variable.bounds is not None)
+
+
+def set_sizes(study: Study) -> OfSets[int]:
+    """Return how many tables each set has."""
+    variables = [study.schema[place] for place in profiled(study)]
+    profiles = sum(n_histograms(each.bounds, value_step(each)) for each in variables if each.bounds is not None)
+    return OfSets(len(tables_of(study)), len(coarse_pairs(study)), profiles)
+
+
+def has_several_sets(study: Study) -> bool:
+    """Return whether there is noise of more than one kind."""
+    sizes = set_sizes(study)
+    return sizes.coarse > 0 or sizes.profiles > 0
+
+
+def set_sigmas(study: Study) -> OfSets[float | None]:
+    """Return the parameter of the noise on each count of each set, in people; None: the set is empty.
+
+    Raises:
+        ValueError: as `tables_sigma`.
+    """
+    if study.tables is None:
+        raise ValueError("the study asks for no noise on tables")
+    sizes = set_sizes(study)
+    epsilon, delta = study.tables.epsilon, study.tables.delta
+    if not has_several_sets(study):
+        return OfSets(discrete_sigma(epsilon, delta, sizes.pairs), None, None)
+    rest = 1 - (PROFILE_PART if sizes.profiles else 0)
+    coarse = rest * (COARSE_PART if sizes.coarse else 0)
+    parts = [(sizes.pairs, rest - coarse), (sizes.coarse, coarse), (sizes.profiles, 1 - rest)]
+    found = iter(discrete_sigmas(epsilon, delta, tuple((n, part) for n, part in parts if n)))
+    return OfSets(*(next(found) if n else None for n, _ in parts))
+
+
 def tables_sigma(study: Study) -> float:
-    """Return the parameter of the discrete Gaussian noise on each count of the tables, in people.
+    """Return the parameter of the discrete Gaussian noise on each count of `tables_of`, in people.
 
     Raises:
         ValueError: the study has no ``[tables]``, or no noise is proved to be enough for what they ask.
     """
-    if study.tables is None:
-        raise ValueError("the study asks for no noise on tables")
-    return discrete_sigma(study.tables.epsilon, study.tables.delta, len(tables_of(study)))
+    sigma = set_sigmas(study).pairs
+    assert sigma is not None
+    return sigma
 
 
 def tables_deviation(study: Study) -> float:

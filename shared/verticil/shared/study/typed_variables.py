@@ -20,6 +20,9 @@ from verticil.shared.documents.written_values.reading import KINDS, MOMENTS, NUM
 from verticil.shared.numerics.model.schema import Variable
 
 MOST_DECIMALS: Final = 12
+PRIVATE: Final = "private"
+"""Bins of a study that are measured with noise."""
+EVEN_BINS: Final = 16
 _GROUP_BY: Final = re.compile(r"prefix:([1-9][0-9]?)")
 _TRUTHS: Final = {"true", "false"}
 USUAL_FORMATS: Final = {"date": ISO_DATE, "datetime": "YYYY-MM-DDThh:mm:ss", "time": "hh:mm:ss"}
@@ -36,6 +39,8 @@ _KEYS: Final = {
     "groups": frozenset({"category", "ordered"}),
     "group_by": frozenset({"category", "ordered"}),
     "categories": frozenset({"category", "ordered", "boolean"}),
+    "bounds": NUMBERS | MOMENTS,
+    "ordered": NUMBERS | MOMENTS | {"ordered"},
 }
 """Which keys go with which types."""
 TYPED_KEYS: Final = ("type", "points", "unit", "decimals", "format", "timezone", "groups", "group_by")
@@ -71,6 +76,46 @@ def read_values(table: Table, key: str, kind: str) -> tuple[float, ...]:
     if not isinstance(raw, list):
         table.fail(key, f"expected a list of {MOMENTS_IN_WORDS[kind]}")
     return tuple(moment_of(table, key, kind, item) for item in cast("list[object]", raw))
+
+
+def read_bounds(table: Table, kind: str | None) -> tuple[float, float] | None:
+    """Read ``bins = "private"`` with its ``bounds = [LOWEST, HIGHEST]``; None: the bins are declared, or there are none.
+
+    Raises:
+        Misuse: the table's code, the two do not stand together, or are no bounds.
+    """
+    if table.raw("bins") != PRIVATE:
+        if table.has("bounds"):
+            table.fail("bounds", f'goes with bins = "{PRIVATE}"', hint="remove it, or have the bins measured")
+        return None
+    if not has_values(kind):
+        table.fail("bins", f"'{PRIVATE}' goes with a type whose values are on a scale", hint='add type = "number"')
+    for key in ("representatives", "means"):
+        if table.has(key):
+            table.fail(key, "goes with declared bins, and these are measured")
+    if not table.has("bounds"):
+        table.fail(
+            "bounds",
+            f'missing beside bins = "{PRIVATE}"',
+            hint="state the lowest and the highest value that can be, by public knowledge",
+        )
+    values = read_values(table, "bounds", str(kind))
+    if len(values) != 2 or not (math.isfinite(values[1] - values[0]) and values[0] < values[1]):
+        table.fail("bounds", "expected two finite values, the lowest first")
+    return values[0] + 0.0, values[1] + 0.0
+
+
+def value_step(variable: Variable) -> float:
+    """Return the step between the values of a variable on a scale."""
+    return 1.0 if variable.integer else 10.0 ** -(variable.decimals or 0)
+
+
+def even_bins(bounds: tuple[float, float], step: float) -> tuple[float, ...]:
+    """Return bins of equal width between bounds, in whole steps: what stands for bins until they are measured."""
+    low, high = bounds
+    n = max(min(EVEN_BINS, math.floor((high - low) / step)), 1)
+    edges = [low + round((high - low) * place / n / step) * step for place in range(n)]
+    return tuple(dict.fromkeys(round(edge, MOST_DECIMALS) + 0.0 for edge in (*edges, high)))
 
 
 def read_groups(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:

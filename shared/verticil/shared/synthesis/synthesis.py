@@ -41,6 +41,13 @@ from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import Sampling, Study
 from verticil.shared.synthesis import sampling_plan
 from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.linked_places import (
+    InsideBins,
+    inside_bins,
+    places_in_bins,
+    smooth_shape,
+    values_at,
+)
 from verticil.shared.synthesis.ordered_numbers import ordered_numbers
 from verticil.shared.synthesis.table_columns import WrittenColumn, frame
 from verticil.shared.synthesis.typed_columns import number_of_writing, place_points
@@ -192,7 +199,15 @@ def decode_of_study(
     """
     with_labels, knowledge = study.labels_missing_numbers, study.knowledge
     try:
-        return decode(study.schema, codes, generator, with_labels=with_labels, knowledge=knowledge, tilts=tilts)
+        return decode(
+            study.schema,
+            codes,
+            generator,
+            with_labels=with_labels,
+            knowledge=knowledge,
+            tilts=tilts,
+            inside=inside_bins(study),
+        )
     except ValueError as error:
         raise no_numbers(error) from None
 
@@ -318,6 +333,7 @@ def decode(
     with_labels: bool = False,
     knowledge: Knowledge | None = None,
     tilts: Mapping[int, Floats] | None = None,
+    inside: InsideBins | None = None,
 ) -> pd.DataFrame:
     """Codes to a table that looks like the parties' own.
 
@@ -339,13 +355,14 @@ def decode(
         with_labels: see above.
         knowledge: what the study states; None: nothing.
         tilts: see `within_bins.Tilts`.
+        inside: places numbers that have no other shape; None: evenly.
 
     Raises:
         ValueError: not one array for each variable, a bin of an integer variable holds no whole number, or no numbers keep an
             order.
     """
     return frame(
-        list(written_columns(schema, codes, generator, knowledge=knowledge, tilts=tilts)),
+        list(written_columns(schema, codes, generator, knowledge=knowledge, tilts=tilts, inside=inside)),
         with_labels=with_labels,
     )
 
@@ -357,13 +374,14 @@ def written_columns(
     *,
     knowledge: Knowledge | None = None,
     tilts: Mapping[int, Floats] | None = None,
+    inside: InsideBins | None = None,
     first: int = 0,
     at_once: int | None = None,
 ) -> Iterator[WrittenColumn]:
     """Make what `decode` makes a table of, column by column; arguments and errors as there.
 
     Args:
-        schema, codes, generator, knowledge, tilts: see `decode`.
+        schema, codes, generator, knowledge, tilts, inside: see `decode`.
         first: number of the first record among those of the table.
         at_once: records whose numbers are drawn together, so that a column comes in parts of that many: the same numbers. None:
             each column comes whole.
@@ -373,6 +391,7 @@ def written_columns(
     release_columns = columns_of(knowledge, schema)
     ordered_columns = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
     n = len(codes[0])
+    values = {} if inside is None else _placed(schema, codes, generator, inside)
     parts = [slice(start, start + (at_once or n)) for start in range(0, max(n, 1), at_once or max(n, 1))]
     for variable, column in zip(
         release_columns.published.variables, release_columns.draw_columns(codes, generator), strict=True
@@ -385,10 +404,42 @@ def written_columns(
             if (own_numbers := ordered_columns.get(variable.name)) is not None:
                 numbers, decimals = number_of_writing(variable, own_numbers[0][some]), own_numbers[1]
             else:
-                numbers, decimals = _numbers(variable, column[some], generator, tilt, first=first + some.start)
+                placed = values.get(variable.name)
+                numbers, decimals = (
+                    _numbers(variable, column[some], generator, tilt, first=first + some.start)
+                    if placed is None or tilt is not None
+                    else _in_writing(variable, column[some], placed[some])
+                )
                 if variable.kind is not None:
                     numbers = place_points(variable, column[some], numbers, first=first + some.start)
             yield WrittenColumn(variable=variable, codes=column[some], numbers=numbers, decimals=decimals)
+
+
+def _placed(
+    schema: Schema, codes: Sequence[Codes], generator: np.random.Generator, inside: InsideBins
+) -> dict[str, Floats]:
+    """Return the value of each number of each record, before it is written."""
+    found: dict[str, Floats] = {}
+    for v, places in places_in_bins(schema, codes, generator, linked=inside.linked).items():
+        shape = inside.shapes.get(v)
+        if shape is None and not inside.linked:
+            continue  # as before
+        found[schema[v].name] = values_at(schema[v], codes[v], places, shape or smooth_shape(schema[v], codes[v]))
+    return found
+
+
+def _in_writing(variable: Variable, column: AnyCodes, values: Floats) -> tuple[NDArray[np.int64] | Floats, int]:
+    """Return values inside bins as the column writes them, and its decimals."""
+    edges = np.array(variable.bins, dtype=np.float64)
+    bins = np.minimum(column, variable.n_bins - 1).astype(np.intp)
+    low, high = edges[bins], edges[bins + 1]
+    if variable.integer:
+        return np.clip(np.floor(values), np.ceil(low), np.ceil(high) - 1).astype(np.int64), 0
+    if variable.decimals is not None:
+        step = 10.0**-variable.decimals
+        cut = np.floor(values / step + 1e-9) * step
+        return np.round(np.clip(cut, low, high - step), variable.decimals).astype(np.float64), variable.decimals
+    return _in_steps(edges, values, low, high)
 
 
 def numbers_of(

@@ -36,7 +36,7 @@ from verticil.shared.numerics.joint.mixture import SIZES, USUAL, Size, fit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables, Zeros
 from verticil.shared.numerics.joint.one_way import one_way_shares
 from verticil.shared.numerics.joint.stopping import PENALTY
-from verticil.shared.numerics.joint.targets import targets
+from verticil.shared.numerics.joint.targets import all_targets
 from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
 
 Kind = Literal["mixture", "records", "hybrid"]
@@ -206,7 +206,7 @@ class _Estimate:
 
     def _sizes(self) -> tuple[Size, ...]:
         """Return the sizes to try; of columns with too few records to weigh the second has all components that fit."""
-        if self._tables.has_noise or atoms.n_atoms(self._tables.n_states) >= _cells(self._tables):
+        if self._tables.has_noise or atoms.n_atoms(self._tables.n_states) >= self._tables.n_cells:
             return tuple(map(self._can_publish, SIZES))
         large, most = SIZES[2], most_components(self._tables.n_states)
         fits = max(min(large.fits, most // large.components), 1)
@@ -220,7 +220,7 @@ class _Estimate:
 
     def _can_weigh(self, alpha: float) -> bool:
         """Return whether records are weighed: not of a model that is hardly believed, nor fewer of them than cells."""
-        return alpha >= _LEAST_ALPHA and atoms.n_atoms(self._tables.n_states) >= _cells(self._tables)
+        return alpha >= _LEAST_ALPHA and atoms.n_atoms(self._tables.n_states) >= self._tables.n_cells
 
     def _weigh(self, records: atoms.Records, fitted: Arrays, name: str) -> Arrays:
         """Weigh records of the network and of the mixture, half of each, until they have all tables."""
@@ -291,7 +291,7 @@ class _Estimate:
             float(self._fit(name, _TRIED, [self._seed, 8], shrunk=shrunk)["risk"])
             for name, shrunk in (("tables as they are", False), ("tables shrunk", True))
         ]
-        return risks[0] - risks[1] > math.sqrt(2 * _cells(self._tables))
+        return risks[0] - risks[1] > math.sqrt(2 * self._tables.n_cells)
 
     def _alpha(self) -> float:
         """Return how much of the model to believe; see `holdout_weight`."""
@@ -317,11 +317,12 @@ class _Estimate:
         X + 2 df - N, and that of counts which are taken as 0 where they are negative is the sum of the squares that are taken
         away, plus twice the number of cells that stay, less N.
         """
-        cells = _cells(self._tables)
+        cells = self._tables.n_cells
         missed = float(fitted["discrepancy"]) * cells
         ours = missed + 2 * (float(fitted["risk"]) - missed) / PENALTY - cells
         truncated = -float(cells)
-        for table in self._tables.tables:
+        coarse = () if self._tables.coarse is None else self._tables.coarse.tables
+        for table in (*self._tables.tables, *coarse):
             below = np.minimum(table.counts, 0.0) / table.sigma
             truncated += float((below**2).sum()) + 2 * float((table.counts > 0).sum())
         return math.sqrt(ours / truncated) if ours > truncated > 0 else None
@@ -348,11 +349,6 @@ def most_components(n_states: Sequence[int]) -> int:
     701
     """
     return _COMPONENT_CELLS // (sum(n_states) + atoms.OVERHEAD)
-
-
-def _cells(tables: NoisyTables) -> int:
-    """Return how many cells were measured."""
-    return sum(table.counts.size for table in tables.tables)
 
 
 def _rows(fitted: Arrays) -> Singles:
@@ -397,8 +393,8 @@ def _fitted(
 ) -> Arrays:
     """Fit a mixture and return what it found as arrays."""
     start = one_way_shares(tables)
-    aims = targets(tables, start, layout=layout, shrunk=shrunk, with_twin=with_twin)
-    found = fit(aims, start, seed=seed, size=size, work=work)
+    aims = all_targets(tables, start, layout=layout, shrunk=shrunk, with_twin=with_twin)
+    found = fit(aims, start, seed=seed, size=size, orders=tables.orders, work=work)
     return {
         "rows": found.rows,
         "steps": np.array(found.steps),
@@ -446,11 +442,15 @@ def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> No
 
 
 def _identity(tables: NoisyTables, seed: int) -> bytes:
-    """Return 32 bytes that name the tables, the seed and the estimator (5: the size of the mixture is chosen)."""
-    digest = hashlib.sha256(f"joint 5 {seed} {SIZES} {tables.n_states} {tables.n_records} {tables.relation}".encode())
+    """Return 32 bytes that name the tables, the seed and the estimator (6: steps are smooth, two resolutions)."""
+    of = f"{tables.n_states} {tables.n_records} {tables.relation} {tables.orders}"
+    digest = hashlib.sha256(f"joint 6 {seed} {SIZES} {of}".encode())
+    for runs in () if tables.coarse is None else tables.coarse.runs:
+        digest.update(runs.astype(np.int64).tobytes())
     for unit in tables.units:
         digest.update(f"{unit.variables}{unit.domain}".encode() + unit.channel.digest())
-    for table in tables.tables:
+    coarse = () if tables.coarse is None else tables.coarse.tables
+    for table in (*tables.tables, *coarse):
         digest.update(f"{table.units} {table.sigma!r} {len(table.parts)}".encode())
         for counts in (table.counts, *table.parts):
             digest.update(np.ascontiguousarray(counts, dtype=np.float64).tobytes())

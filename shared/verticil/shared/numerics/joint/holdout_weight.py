@@ -46,14 +46,27 @@ def parts(tables: NoisyTables, seed: Sequence[int]) -> Iterator[tuple[NoisyTable
         return
     for draw in range(DRAWS):
         rng = np.random.default_rng([*seed, draw])
-        fitted: list[MeasuredTable] = []
-        held_out: list[MeasuredTable] = []
-        for table in tables.tables:
-            noise = table.sigma * rng.standard_normal(table.counts.shape)
-            for into, factor in ((fitted, _THINNING), (held_out, -1 / _THINNING)):
-                sigma = table.sigma * (1 + factor**2) ** 0.5
-                into.append(MeasuredTable(units=table.units, counts=table.counts + factor * noise, sigma=sigma))
-        yield _with(tables, fitted, tables.people), _with(tables, held_out, tables.people)
+        fitted, held_out = _thinned(tables.tables, rng)
+        own, rest = _with(tables, fitted, tables.people), _with(tables, held_out, tables.people)
+        if tables.coarse is not None:
+            coarse_fitted, coarse_rest = _thinned(tables.coarse.tables, rng)
+            own = dataclasses.replace(own, coarse=dataclasses.replace(tables.coarse, tables=tuple(coarse_fitted)))
+            rest = dataclasses.replace(rest, coarse=dataclasses.replace(tables.coarse, tables=tuple(coarse_rest)))
+        yield own, rest.combined()
+
+
+def _thinned(
+    tables: Sequence[MeasuredTable], rng: np.random.Generator
+) -> tuple[list[MeasuredTable], list[MeasuredTable]]:
+    """Return tables with noise in two parts whose noise is independent: what is fitted, and what is held out."""
+    fitted: list[MeasuredTable] = []
+    held_out: list[MeasuredTable] = []
+    for table in tables:
+        noise = table.sigma * rng.standard_normal(table.counts.shape)
+        for into, factor in ((fitted, _THINNING), (held_out, -1 / _THINNING)):
+            sigma = table.sigma * (1 + factor**2) ** 0.5
+            into.append(MeasuredTable(units=table.units, counts=table.counts + factor * noise, sigma=sigma))
+    return fitted, held_out
 
 
 def _of_people(tables: NoisyTables, held: int, *, rest: bool) -> NoisyTables:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.design import ColumnUnit
 
 Singles = NDArray[np.float32]
@@ -28,6 +27,7 @@ class Layout:
     Attributes:
         n_states: number of categories of each variable.
         units: the columns as they were measured.
+        runs: for each unit the run of each of its entries, where what is released are the sums of runs; empty: the entries.
         variables: the columns of each variable in a row of S.
         entries: the columns of each unit in a row of E.
         n_entries: E.
@@ -36,6 +36,7 @@ class Layout:
 
     n_states: tuple[int, ...]
     units: tuple[ColumnUnit, ...]
+    runs: tuple[NDArray[np.intp], ...] = ()
     variables: tuple[slice, ...] = field(init=False)
     entries: tuple[slice, ...] = field(init=False)
     n_entries: int = field(init=False)
@@ -45,6 +46,8 @@ class Layout:
 
     def __post_init__(self) -> None:
         width = [unit.channel.n_states for unit in self.units]
+        if self.runs:
+            width = [int(run.max()) + 1 for run in self.runs]
         object.__setattr__(self, "variables", _slices(self.n_states))
         object.__setattr__(self, "entries", _slices(width))
         object.__setattr__(self, "n_entries", sum(width))
@@ -59,8 +62,23 @@ class Layout:
             for unit in self.units
         )
         object.__setattr__(self, "_domains", domains)
-        channels = tuple(None if unit.channel.is_identity else _single(unit.channel) for unit in self.units)
+        channels = tuple(
+            None if unit.channel.is_identity and self._is_fine(place) else self._single(place)
+            for place, unit in enumerate(self.units)
+        )
         object.__setattr__(self, "_channels", channels)
+
+    def _is_fine(self, unit: int) -> bool:
+        """Return whether each entry of a unit is a run of its own, in their order."""
+        return not self.runs or np.array_equal(self.runs[unit], np.arange(len(self.runs[unit])))
+
+    def _single(self, unit: int) -> Singles:
+        """Return a unit's channel, (K, entries): its cells, or their sums over runs."""
+        channel = self.units[unit].channel
+        probabilities = np.eye(channel.n_states) if channel.is_identity else channel.probabilities
+        if self.runs:
+            probabilities = probabilities @ np.eye(int(self.runs[unit].max()) + 1)[self.runs[unit]]
+        return np.ascontiguousarray(probabilities, dtype=np.float32)
 
     def released(self, rows: Singles, *, squared: bool = False) -> Singles:
         """Return what rows of probabilities are released as: (.., S) to (.., E).
@@ -101,10 +119,6 @@ class Layout:
 def _slices(widths: Sequence[int]) -> tuple[slice, ...]:
     ends = np.cumsum(widths).tolist()
     return tuple(slice(end - width, end) for end, width in zip(ends, widths, strict=True))
-
-
-def _single(channel: Channel) -> Singles:
-    return np.ascontiguousarray(channel.probabilities, dtype=np.float32)
 
 
 def _product(rows: Singles, places: Sequence[NDArray[np.intp]]) -> Singles:

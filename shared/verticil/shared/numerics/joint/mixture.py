@@ -27,6 +27,7 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint import kernels
 from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.layout import Layout, Singles
+from verticil.shared.numerics.joint.smooth_steps import SmoothSteps, smooth_steps
 from verticil.shared.numerics.joint.stopping import Discrepancy
 from verticil.shared.numerics.joint.targets import OtherTable, Targets, expected_table, outer_rows
 
@@ -84,23 +85,26 @@ class Fit:
 
 
 def fit(
-    targets: Targets,
+    sets: Sequence[Targets],
     start: Sequence[Floats],
     *,
     seed: Sequence[int],
     size: Size = USUAL,
+    orders: Sequence[Sequence[int]] = (),
     work: Work | None = None,
 ) -> Fit:
     """Fit a mixture.
 
     Args:
-        targets: what to.
+        sets: what to, at each resolution.
         start: the distribution of each variable.
         seed: of the starts' noise.
         size: how large it is.
+        orders: of each variable the codes of its ordered categories, whose steps are smooth (`smooth_steps`).
         work: progress, stopping and going on; see there.
     """
-    work = work or Work()
+    work, targets = work or Work(), sets[0]
+    smooth = smooth_steps(targets.layout, orders, start, size.rate)
     layout, fits, components, steps = targets.layout, size.fits, size.components, size.steps
     state = work.state()
     twins = max(1, fits // _TWINS) if targets.twin is not None else 0
@@ -119,10 +123,10 @@ def fit(
         )
         step, best_step = int(state["step"]), int(state["best_step"])
         risk, best_discrepancy = float(state["risk"]), float(state["discrepancy"])
-    stop = Discrepancy(targets)
+    stop = Discrepancy(sets)
     while True:
         rows = probabilities(layout, logits)
-        gradient = residual_gradient(targets, rows, stop, work, twins=twins)
+        gradient = residual_gradient(sets, rows, stop, work, twins=twins)
         if stop.risk < risk:
             best[:] = logits[:fits]
             risk, best_step, best_discrepancy = stop.risk, step, stop.discrepancy
@@ -130,7 +134,7 @@ def fit(
             found = probabilities(layout, best).reshape(fits * components, -1)
             return Fit(found, best_step, risk, best_discrepancy, best_discrepancy <= stop.goal)
         step += 1
-        _adam(logits, through_softmax(layout, rows, gradient), first, second, step, rate=size.rate)
+        _adam(logits, through_softmax(layout, rows, gradient), first, second, step, rate=size.rate, smooth=smooth)
         work.report(step, steps)
         work.keep(
             {
@@ -154,19 +158,31 @@ def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles
     return gradient
 
 
-def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work, *, twins: int = 0) -> Singles:
+def residual_gradient(
+    sets: Sequence[Targets], rows: Singles, stop: Discrepancy, work: Work, *, twins: int = 0
+) -> Singles:
     """Return the gradient for the probabilities of every fit; the mean of the fits is measured by the way.
 
     Args:
-        targets: what is fitted.
+        sets: what is fitted, at each resolution.
         rows: (fits + twins, components, S) probabilities; the last are the twins of the first.
         stop: has the measures afterwards.
         work: is asked between blocks whether to stop.
-        twins: how many; they are fitted to `targets.twin`.
+        twins: how many; they are fitted to the targets' twins.
 
     Returns:
         (fits + twins, components, S): R D, taken back to the probabilities.
     """
+    stop.begin()
+    first, *rest = (_gradient(targets, rows, stop, work, twins) for targets in sets)
+    for more in rest:
+        first += more
+    stop.end()
+    return first
+
+
+def _gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work, twins: int) -> Singles:
+    """Return what the tables of one resolution say; arguments as of `residual_gradient`."""
     layout, twin = targets.layout, targets.twin
     released = layout.released(rows)
     count, components, size = released.shape
@@ -174,7 +190,8 @@ def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: 
     gradient = np.zeros_like(released)
     scaled = released / np.float32(components)
     whole = released[:fits].reshape(fits * components, size)
-    stop.begin(whole, layout.released(rows, squared=True).reshape(whole.shape) if stop.needs_squares else None)
+    squares = layout.released(rows, squared=True).reshape(whole.shape) if stop.needs_squares else None
+    stop.turn_to(targets, whole, squares)
     for block, onward in upper_blocks(size):
         work.check()
         shares, weight = targets.shares[block, onward], targets.weight[block, onward]
@@ -203,7 +220,6 @@ def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: 
             sides = [[released[at][:, layout.entries[unit]] for unit in other.units] for at in (place, fits + place)]
             away = expected_table(sides[1]) - expected_table(sides[0])
             stop.add_twin(away * ((aims[-1] - other.shares) * other.weight), False, twins)
-    stop.end()
     return layout.back(rows, gradient)
 
 
@@ -246,13 +262,25 @@ def _add_other(
             fit_gradient[:, place] += outer_rows(rest) @ flat if rest else flat
 
 
-def _adam(logits: Singles, gradient: Singles, first: Singles, second: Singles, step: int, *, rate: float) -> None:
-    """Take one step of Adam, in place."""
+def _adam(
+    logits: Singles,
+    gradient: Singles,
+    first: Singles,
+    second: Singles,
+    step: int,
+    *,
+    rate: float,
+    smooth: SmoothSteps | None = None,
+) -> None:
+    """Take one step of Adam, in place; with `smooth` in its coordinates."""
     one, two = _BETAS
+    if smooth is not None:
+        gradient = smooth.coordinates(gradient)
     first *= np.float32(one)
     first += np.float32(1 - one) * gradient
     second *= np.float32(two)
     second += np.float32(1 - two) * (gradient * gradient)
     scale = np.sqrt(second / np.float32(1 - two**step))
     scale += np.float32(_TINY)
-    logits -= np.float32(rate / (1 - one**step)) * first / scale
+    change = np.float32(rate / (1 - one**step)) * first / scale
+    logits -= change if smooth is None else smooth.logits(change)

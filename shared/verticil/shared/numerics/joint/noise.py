@@ -10,12 +10,13 @@ Whoever adds it sees to it that no two different tables of the same units get it
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 
 from verticil.shared.mechanisms import discrete_gaussian
-from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.noisy_tables import CoarseTables, MeasuredTable, NoisyTables
 
 
 def noised(tables: NoisyTables, sigma: float, key: bytes) -> NoisyTables:
@@ -29,21 +30,20 @@ def noised(tables: NoisyTables, sigma: float, key: bytes) -> NoisyTables:
     Raises:
         ValueError: a table has noise already, or counts that are not whole; sigma or the key is out of its range.
     """
-    return NoisyTables(
-        n_states=tables.n_states,
-        units=tables.units,
-        tables=tuple(_noised(table, sigma, key) for table in tables.tables),
-        n_records=tables.n_records,
-        relation=tables.relation,
-    )
+    return dataclasses.replace(tables, tables=tuple(_noised(table, sigma, key) for table in tables.tables))
 
 
-def _noised(table: MeasuredTable, sigma: float, key: bytes) -> MeasuredTable:
+def noised_runs(coarse: CoarseTables, sigma: float, key: bytes) -> CoarseTables:
+    """Return coarse tables with noise on every count; arguments as of `noised`, whose draws these never are."""
+    return dataclasses.replace(coarse, tables=tuple(_noised(table, sigma, key, b"runs") for table in coarse.tables))
+
+
+def _noised(table: MeasuredTable, sigma: float, key: bytes, of: bytes = b"") -> MeasuredTable:
     if table.sigma:
         raise ValueError(f"the table of the units {table.units} has noise already")
     if not np.array_equal(np.rint(table.counts), table.counts):
         raise ValueError(f"the counts of the units {table.units} are no whole numbers")
-    label = b"".join(unit.to_bytes(4, "big") for unit in table.units)
+    label = of + b"".join(unit.to_bytes(4, "big") for unit in table.units)
     drawn = discrete_gaussian.draw(key, label, table.counts.shape, sigma)
     return MeasuredTable(
         units=table.units, counts=table.counts + drawn, sigma=math.sqrt(discrete_gaussian.variance(sigma))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Bools, Counts, Floats
 from verticil.shared.numerics.estimation.design import ColumnUnit
@@ -61,6 +62,19 @@ class MeasuredTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CoarseTables:
+    """The same people, counted once more in runs of neighbouring categories, with noise of their own (`coarse`).
+
+    Attributes:
+        runs: for each unit (M,), the run of each of its entries, numbered from 0.
+        tables: of two units each; their counts have an entry for each run.
+    """
+
+    runs: tuple[NDArray[np.intp], ...]
+    tables: tuple[MeasuredTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoisyTables:
     """All that was measured.
 
@@ -70,6 +84,8 @@ class NoisyTables:
         tables: of different sets of units, in any order.
         n_records: how many people there are, where that is public; None: it follows from the tables, see `people`.
         relation: of the noise; without noise it says nothing.
+        orders: for each variable the codes of its ordered categories, in their order; empty where it has none.
+        coarse: the second resolution; None: there is none.
 
     Raises:
         ValueError: the parts do not belong together.
@@ -80,6 +96,8 @@ class NoisyTables:
     tables: tuple[MeasuredTable, ...]
     n_records: int | None
     relation: Relation = "replace"
+    orders: tuple[tuple[int, ...], ...] = ()
+    coarse: CoarseTables | None = None
     has_noise: bool = field(init=False)
     """Whether a table has noise on its cells."""
     _by_units: Mapping[tuple[int, ...], MeasuredTable] = field(init=False, repr=False)
@@ -105,6 +123,11 @@ class NoisyTables:
                 of_unit.setdefault(unit, []).append(table)
         if set(of_unit) != set(range(len(self.units))):
             raise ValueError("a unit is in no table")
+        if self.coarse is not None:
+            sizes = [int(run.max()) + 1 for run in self.coarse.runs]
+            for table in self.coarse.tables:
+                if table.sigma <= 0 or table.counts.shape != tuple(sizes[unit] for unit in table.units):
+                    raise ValueError(f"the coarse table of the units {table.units} has no noise, or another shape")
         object.__setattr__(self, "has_noise", any(table.sigma > 0 for table in self.tables))
         object.__setattr__(self, "_of_unit", {unit: tuple(own) for unit, own in of_unit.items()})
         object.__setattr__(self, "_by_units", by_units)
@@ -129,12 +152,52 @@ class NoisyTables:
         """Whether a column was randomized before it was counted."""
         return any(not unit.channel.is_identity for unit in self.units)
 
+    @property
+    def n_cells(self) -> int:
+        """How many cells were measured, those of the coarse tables among them."""
+        coarse = () if self.coarse is None else self.coarse.tables
+        return sum(table.counts.size for table in (*self.tables, *coarse))
+
+    def combined(self) -> NoisyTables:
+        """Return the fine tables with what the coarse ones say of them, and no coarse ones.
+
+        Their noise is still called sigma: it is that or a little less, so what takes it for sigma is on the safe side.
+        """
+        if self.coarse is None:
+            return self
+        sums = {table.units: table for table in self.coarse.tables}
+        tables = list[MeasuredTable]()
+        for table in self.tables:
+            if (own := sums.get(table.units)) is None:
+                tables.append(table)
+                continue
+            runs = [self.coarse.runs[unit] for unit in table.units]
+            counts, _ = spread_over(table.counts, table.sigma**2, runs, own.counts, own.sigma**2)
+            tables.append(replace(table, counts=counts))
+        found = replace(self, tables=tuple(tables), coarse=None)
+        found._one_way.update({unit: self.one_way(unit) for unit in range(len(self.units))})
+        return found
+
     def without(self, zeros: Zeros) -> NoisyTables:
         """Return the tables with 0 in every cell that rules leave empty: what stood there was noise.
 
         Of columns that were randomized before they were counted a cell says nothing of the same cell before; they stay.
         """
-        return replace(self, tables=tuple(self._without(table, zeros) for table in self.tables))
+        tables = tuple(self._without(table, zeros) for table in self.tables)
+        return replace(self, tables=tables, coarse=self._coarse_without(zeros))
+
+    def _coarse_without(self, zeros: Zeros) -> CoarseTables | None:
+        """Return the coarse tables with 0 where every combination in a pair of runs is impossible."""
+        if self.coarse is None:
+            return None
+        runs, found = self.coarse.runs, list[MeasuredTable]()
+        for table in self.coarse.tables:
+            ones = np.ones([len(runs[unit]) for unit in table.units])
+            kept = self._without(MeasuredTable(units=table.units, counts=ones), zeros).counts
+            for axis, unit in enumerate(table.units):
+                kept = sum_runs(kept, runs[unit], axis)
+            found.append(replace(table, counts=np.where(kept > 0, table.counts, 0.0)))
+        return replace(self.coarse, tables=tuple(found))
 
     def _without(self, table: MeasuredTable, zeros: Zeros) -> MeasuredTable:
         of = [self.units[unit] for unit in table.units]
@@ -163,7 +226,7 @@ class NoisyTables:
         noise.
 
         A table whose other units have L entries gives them with the variance L sigma^2; tables are weighted by 1 over that. One
-        without noise is exact.
+        without noise is exact. Coarse tables give the sums of runs: see `spread_over`.
 
         Returns:
             (M,) counts, and the variance of the noise on each; the scatter of the randomization is not in it.
@@ -185,4 +248,54 @@ class NoisyTables:
                 return counts, 0.0
             precision = counts.size / (table.counts.size * table.sigma**2)
             total, weight = total + precision * counts, weight + precision
-        return total / weight, 1 / weight
+        return self._with_runs(unit, total / weight, 1 / weight)
+
+    def _with_runs(self, unit: int, counts: Floats, variance: float) -> tuple[Floats, float]:
+        """Return counts of a unit with what its coarse tables say of them, and their mean variance."""
+        tables = () if self.coarse is None else [table for table in self.coarse.tables if unit in table.units]
+        if self.coarse is None or not tables:
+            return counts, variance
+        runs = self.coarse.runs[unit]
+        sums, weight = np.zeros(int(runs.max()) + 1), 0.0
+        for table in tables:
+            axis = table.units.index(unit)
+            precision = len(sums) / (table.counts.size * table.sigma**2)
+            sums, weight = sums + precision * table.counts.sum(axis=1 - axis), weight + precision
+        found, left = spread_over(counts, variance, [runs], sums / weight, 1 / weight)
+        return found, float(left.mean())
+
+
+def spread_over(
+    counts: Floats, variance: float, runs: Sequence[NDArray[np.intp]], sums: Floats, variance_of_sums: float
+) -> tuple[Floats, Floats]:
+    """Return fine counts with what sums over runs of them say, by generalised least squares.
+
+    The m cells of a sum, each of variance v, get the same part of what is missing to it, v / (m v + V) with V the sum's variance.
+
+    Args:
+        counts: fine, with noise of the same variance on each.
+        variance: of each.
+        runs: for each axis the run of each entry.
+        sums: of every combination of runs, as they were measured.
+        variance_of_sums: of each.
+
+    Returns:
+        The counts, and the variance of each, of the same shape.
+    """
+    sizes, missing = np.ones((), np.float64), counts
+    for axis, run in enumerate(runs):
+        sizes = np.multiply.outer(sizes, np.bincount(run).astype(np.float64))
+        missing = sum_runs(missing, run, axis)
+    part = variance / (sizes * variance + variance_of_sums)
+    share, change = part, (sums - missing) * part
+    for axis, run in enumerate(runs):
+        share, change = np.take(share, run, axis=axis), np.take(change, run, axis=axis)
+    return counts + change, variance * (1 - share)
+
+
+def sum_runs(counts: Floats, runs: NDArray[np.intp], axis: int) -> Floats:
+    """Return counts whose entries on an axis are added up over runs."""
+    moved = np.moveaxis(counts, axis, 0)
+    found = np.zeros((int(runs.max()) + 1, *moved.shape[1:]))
+    np.add.at(found, runs, moved)
+    return np.moveaxis(found, 0, axis)

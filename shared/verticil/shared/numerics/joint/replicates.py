@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Final
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.joint.coarse import in_runs
 from verticil.shared.numerics.joint.count import counted
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.joint.weighted_records import categories_of, drawn_from
@@ -62,12 +64,12 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
     n = max(round(tables.people), 1)
     drawn = min(n, MOST)
     released = _people(tables, model, drawn, generator)
-    measured: list[MeasuredTable] = []
+    exact: list[MeasuredTable] = []
     columns = [codes.astype(np.uint16) for codes in released]
     widths = [unit.channel.n_states for unit in tables.units]
     found = counted(columns, widths, [table.units for table in tables.tables])
-    for table, (_, exact) in zip(tables.tables, found, strict=True):
-        counts: Floats = exact * np.float64(n / drawn)
+    for table, (_, own) in zip(tables.tables, found, strict=True):
+        counts: Floats = own * np.float64(n / drawn)
         if drawn < n:
             variables = [tables.units[unit].variables for unit in table.units]
             shares = model.shares([v for of_unit in variables for v in of_unit])
@@ -77,15 +79,20 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
                 shares / shares.sum(), [tables.units[unit].channel.probabilities for unit in table.units]
             )
             counts = means + (counts - means) * (drawn / n) ** 0.5
-        noise = table.sigma * generator.standard_normal(counts.shape) if table.sigma else 0.0
-        measured.append(MeasuredTable(units=table.units, counts=counts + noise, sigma=table.sigma))
-    return NoisyTables(
-        n_states=tables.n_states,
-        units=tables.units,
-        tables=tuple(measured),
-        n_records=tables.n_records,
-        relation=tables.relation,
-    )
+        exact.append(MeasuredTable(units=table.units, counts=counts))
+    people = dataclasses.replace(tables, tables=tuple(exact), coarse=None)
+    measured = [_noised(table, of.sigma, generator) for table, of in zip(exact, tables.tables, strict=True)]
+    coarse = tables.coarse
+    if coarse is not None:
+        sums = in_runs(people, coarse.runs, [table.units for table in coarse.tables])
+        noisy = [_noised(table, of.sigma, generator) for table, of in zip(sums, coarse.tables, strict=True)]
+        coarse = dataclasses.replace(coarse, tables=tuple(noisy))
+    return dataclasses.replace(tables, tables=tuple(measured), coarse=coarse)
+
+
+def _noised(table: MeasuredTable, sigma: float, generator: np.random.Generator) -> MeasuredTable:
+    noise = sigma * generator.standard_normal(table.counts.shape) if sigma else 0.0
+    return MeasuredTable(units=table.units, counts=table.counts + noise, sigma=sigma)
 
 
 def _records(model: JointModel, n: int, generator: np.random.Generator) -> NDArray[np.uint16]:

@@ -21,6 +21,7 @@ That a variance is right can be seen from it: at a wrong one the fit stops at on
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -36,7 +37,7 @@ _BEYOND: Final = (1.25, 10.0)  # so many times the best step, and so many more, 
 
 
 class Discrepancy:
-    """Measures one model after another against the targets.
+    """Measures one model after another against the targets of all resolutions.
 
     Attributes:
         goal: of the discrepancy: of records where to stop, with noise what chance lets the truth's be, two standard errors.
@@ -45,22 +46,27 @@ class Discrepancy:
         risk: the same of records; with noise what is made least.
     """
 
-    def __init__(self, targets: Targets) -> None:
-        self._targets = targets
-        self.goal = 1 + 2 * math.sqrt(2 / targets.cells) if targets.noisy else RECORDS_GOAL
-        self.needs_squares = not targets.noisy
-        self._degrees = math.nan if targets.noisy else degrees(targets)
+    def __init__(self, sets: Sequence[Targets]) -> None:
+        self._targets = sets[0]
+        self._noisy, self._cells = sets[0].noisy, sum(each.cells for each in sets)
+        self.goal = 1 + 2 * math.sqrt(2 / self._cells) if self._noisy else RECORDS_GOAL
+        self.needs_squares = not self._noisy
+        self._degrees = math.nan if self._noisy else degrees(sets[0])
 
-    def begin(self, released: Singles, squares: Singles | None) -> None:
-        """Begin with a model.
+    def begin(self) -> None:
+        """Begin with a model."""
+        self._missed = self._variance = self._freedom = 0.0
+
+    def turn_to(self, targets: Targets, released: Singles, squares: Singles | None) -> None:
+        """Turn to the tables of one resolution.
 
         Args:
-            released: (m, E): its components, of equal weight, as they would be released.
+            targets: theirs.
+            released: (m, E): the model's components, of equal weight, as they would be released.
             squares: the same through the squared channels, where they are needed.
         """
-        self._released, self._squares = released, squares
+        self._targets, self._released, self._squares = targets, released, squares
         self._margins = released.mean(axis=0)
-        self._missed = self._variance = self._freedom = 0.0
 
     def add_pairs(self, block: slice, onward: slice, expected: Singles) -> None:
         """Add some rows of the tables of all pairs, from the diagonal on: (rows, columns), as the model has them released."""
@@ -130,13 +136,12 @@ class Discrepancy:
 
     def end(self) -> None:
         """Measure the model that was added."""
-        noisy, cells = self._targets.noisy, self._targets.cells
-        self.discrepancy = self._missed / (cells if noisy else self._variance)
-        self.risk = self._missed + PENALTY * self._freedom if noisy else self.discrepancy
+        self.discrepancy = self._missed / (self._cells if self._noisy else self._variance)
+        self.risk = self._missed + PENALTY * self._freedom if self._noisy else self.discrepancy
 
     def is_over(self, step: int, best: int) -> bool:
         """Return whether a fit that is at a step, and was best at another one, stops."""
-        if self._targets.noisy:
+        if self._noisy:
             return step > _BEYOND[0] * best + _BEYOND[1]
         return self.discrepancy <= self.goal
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint.layout import Layout, Singles
-from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables, sum_runs
 from verticil.shared.numerics.joint.one_way import one_way_shares
 from verticil.shared.numerics.joint.shrinkage import toward_independence
 
@@ -99,6 +99,22 @@ class Targets:
     twin: Twin | None
 
 
+def all_targets(
+    tables: NoisyTables,
+    start: Sequence[Floats],
+    *,
+    layout: Layout | None = None,
+    shrunk: bool = False,
+    with_twin: bool = True,
+) -> tuple[Targets, ...]:
+    """Return the targets of a fit at each resolution: of the tables, and of their coarse ones; arguments as of `targets`."""
+    fine = targets(tables, start, layout=layout, shrunk=shrunk, with_twin=with_twin)
+    if tables.coarse is None:
+        return (fine,)
+    runs = Layout(tables.n_states, tables.units, tables.coarse.runs)
+    return fine, targets(tables, start, layout=runs, shrunk=shrunk, with_twin=with_twin)
+
+
 def targets(
     tables: NoisyTables,
     start: Sequence[Floats],
@@ -112,7 +128,7 @@ def targets(
     Args:
         tables: what was measured.
         start: the distribution of each variable (`start.one_way_shares`); the scatter of the randomization follows from it.
-        layout: of the same tables, where it is there already.
+        layout: of the same tables, where it is there already; one of their runs asks for the coarse tables.
         shrunk: whether tables of pairs with noise are fitted as `shrinkage` has them.
         with_twin: whether tables with noise get their twin, without which nothing tells when to stop.
     """
@@ -124,13 +140,15 @@ def targets(
     plain, per_record = np.empty(size, np.float32), np.empty(size, np.float32)
     for unit, columns in enumerate(layout.entries):
         channel = tables.units[unit].channel
-        margins[columns] = tables.one_way(unit)[0] / n
+        margin = tables.one_way(unit)[0] / n
+        margins[columns] = sum_runs(margin, layout.runs[unit], 0) if layout.runs else margin
         plain[columns] = channel.is_identity
         per_record[columns] = channel.codes_per_record
     others: list[OtherTable] = []
     chosen: list[tuple[MeasuredTable, Floats]] = []
-    of_pairs = _pair_weights(tables, layout, n, (mean, square, per_record))
-    for table in tables.tables:
+    measured = tables.coarse.tables if tables.coarse is not None and layout.runs else tables.tables
+    of_pairs = _pair_weights(tables.has_noise, measured, layout, n, (mean, square, per_record))
+    for table in measured:
         if len(table.units) == 1 and table.sigma == 0 and _in_larger(table, tables):
             continue  # the larger tables say the same
         places = [layout.entries[unit] for unit in table.units]
@@ -150,7 +168,7 @@ def targets(
         shares = toward_independence(layout, observed, weight, mean)
     twin = None
     if with_twin and tables.has_noise:
-        twin = _twin(tables, chosen, layout, others, weight if shrunk else None)
+        twin = _twin(tables, chosen, layout, others, start=start, shrunk_by=weight if shrunk else None)
     return Targets(
         layout,
         n,
@@ -172,6 +190,8 @@ def _twin(
     chosen: Sequence[tuple[MeasuredTable, Floats]],
     layout: Layout,
     others: Sequence[OtherTable],
+    *,
+    start: Sequence[Floats],
     shrunk_by: Singles | None,
 ) -> Twin:
     """Return the twin of some of the tables, with the weights of their cells.
@@ -181,10 +201,11 @@ def _twin(
         chosen: those that are fitted, each with the weights of its cells.
         layout: of the same.
         others: those that are not of pairs.
+        start: the variables' distributions, which those of coarse tables stay.
         shrunk_by: where tables of pairs are shrunk, the weights of all.
     """
     n = tables.people
-    rng = np.random.default_rng(0)  # has nothing to do with the noise that the tables have
+    rng = np.random.default_rng(bool(layout.runs))  # has nothing to do with the noise that the tables have
     moved: list[MeasuredTable] = []
     move = np.zeros((layout.n_entries, layout.n_entries), np.float32)
     for table, own in chosen:
@@ -196,14 +217,15 @@ def _twin(
             first, second = (layout.entries[unit] for unit in table.units)
             far = MOVED * up * np.sqrt(own)
             move[first, second], move[second, first] = far, far.T
-    start = one_way_shares(dataclasses.replace(tables, tables=tuple(moved), n_records=max(round(n), 1)))
+    if not layout.runs:
+        start = one_way_shares(dataclasses.replace(tables, tables=tuple(moved), n_records=max(round(n), 1)))
     shares = _pairs(layout, moved, n)
     if shrunk_by is not None:
-        row = np.concatenate(start)[None].astype(np.float32)
+        row = np.concatenate(list(start))[None].astype(np.float32)
         shares = toward_independence(layout, shares, shrunk_by, layout.released(row)[0])
     beyond = [(table.counts / n).astype(np.float32) for table in moved if len(table.units) != 2]
     own_others = tuple(dataclasses.replace(one, shares=to) for one, to in zip(others, beyond, strict=True))
-    return Twin(shares, move, own_others, np.concatenate(start))
+    return Twin(shares, move, own_others, np.concatenate(list(start)))
 
 
 def _in_larger(table: MeasuredTable, tables: NoisyTables) -> bool:
@@ -221,10 +243,17 @@ def _pairs(layout: Layout, tables: Sequence[MeasuredTable], n: float) -> Singles
     return shares
 
 
-def _pair_weights(tables: NoisyTables, layout: Layout, n: float, entries: tuple[Singles, Singles, Singles]) -> Floats:
+def _pair_weights(
+    has_noise: bool,
+    tables: Sequence[MeasuredTable],
+    layout: Layout,
+    n: float,
+    entries: tuple[Singles, Singles, Singles],
+) -> Floats:
     """(E, E): the weights of the cells of all pairs, above the diagonal; 0 where nothing was measured.
 
     Args:
+        has_noise: whether the tables have noise.
         tables: what was measured.
         layout: of the same.
         n: people.
@@ -232,7 +261,7 @@ def _pair_weights(tables: NoisyTables, layout: Layout, n: float, entries: tuple[
     """
     found, at = np.zeros((layout.n_entries, layout.n_entries)), np.arange(layout.n_entries)
     of_first: dict[int, dict[float, list[int]]] = {}
-    for table in tables.tables:
+    for table in tables:
         if len(table.units) == 2:
             first, second = table.units
             of_first.setdefault(first, {}).setdefault(table.sigma, []).append(second)
@@ -240,7 +269,7 @@ def _pair_weights(tables: NoisyTables, layout: Layout, n: float, entries: tuple[
         rows = layout.entries[first]
         for sigma, seconds in by_sigma.items():
             columns = np.concatenate([at[layout.entries[second]] for second in seconds])
-            if tables.has_noise:
+            if has_noise:
                 parts = [(mean[rows], square[rows], size[rows]) for mean, square, size in [entries]]
                 parts += [(mean[columns], square[columns], size[columns]) for mean, square, size in [entries]]
                 found[rows, columns] = _weight(sigma, n, parts)

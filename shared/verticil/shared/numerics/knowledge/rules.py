@@ -186,6 +186,18 @@ class Knowledge:
         """Whether some combination of the schema's variables is impossible."""
         return bool(self.rules or self.orders or self.flags)
 
+    @property
+    def named_variables(self) -> frozenset[str]:
+        """Names of the variables whose values something that is stated names."""
+        conditions = [*(c for rule in self.rules for c in (*rule.when, *rule.then))]
+        conditions += [c for rule in self.soft for c in (*rule.when, *rule.then)]
+        conditions += [c for flag in self.flags for c in flag.when]
+        named = {condition.variable for condition in conditions} | {flag.variable for flag in self.flags}
+        named |= {group.variable for group in self.groups} | {item.variable for item in self.refinements}
+        named.update(name for function in self.functions for name in function.of)
+        named.update(name for order in self.orders for name in (order.lower, order.upper))
+        return frozenset(named)
+
     def properties(self, variable: str) -> dict[str, str]:
         """Finer value -> the category of a variable that a party writes in its place."""
         return {

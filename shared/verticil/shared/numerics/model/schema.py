@@ -59,6 +59,11 @@ class Variable:
         timezone: of moments, an IANA name; None: they have none.
         groups: category -> the values of the table that it stands for.
         group_by: how a value becomes its category: ``prefix:N``, its first N letters; None: not so.
+        bounds: where the bins are measured with noise, the values that they cover at most, by public knowledge; `bins` are equal
+            widths between them until they are measured, and what was measured afterwards. None: the bins are declared.
+        profile: with `bounds`, once they are measured, the noisy counts that the bins and points follow from
+            (`numerics.estimation.profiles`).
+        ordered: whether the order of bins, or of the categories of the type "ordered", is used under noise.
     """
 
     name: str
@@ -80,6 +85,9 @@ class Variable:
     timezone: str | None = None
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     group_by: str | None = None
+    bounds: tuple[float, float] | None = None
+    profile: tuple[int, ...] = ()
+    ordered: bool = True
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.labels) <= MAX_STATES:
@@ -113,6 +121,21 @@ class Variable:
     def n_valued(self) -> int:
         """Number of categories that stand for a value on the variable's scale: bins, then points. Words come behind them."""
         return self.n_bins + len(self.points)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Codes of the categories that have an order, in their order; empty: there is none, or it is not used.
+
+        Bins are in order, and so are the categories of the type "ordered", but for those of `other` and `missing`.
+        """
+        if not self.ordered:
+            return ()
+        if self.bins is not None:
+            return tuple(range(self.n_bins))
+        if self.kind != "ordered":
+            return ()
+        words = {self.other, None if self.missing is None else self.missing.category}
+        return tuple(code for code, label in enumerate(self.labels) if label not in words)
 
     @property
     def wide_bins(self) -> tuple[int, ...]:

@@ -396,6 +396,7 @@ def _read_variable(node: JsonNode) -> Variable:
         if missing is None
         else Missing(category=missing["category"].text(), spellings=missing["spellings"].texts()),
         origin=None if origin is None else origin.text(),
+        ordered=node.get("ordered") is None or node["ordered"].boolean(),
         **_read_type(node),
     )
 
@@ -404,15 +405,33 @@ def _read_type(node: JsonNode) -> dict[str, Any]:
     """Return what a variable with a type has besides; nothing of one without."""
     if (kind := node.get("type")) is None:
         return {}
-    points, groups, decimals = node.get("points"), node.get("groups"), node.get("decimals")
+    points, groups, decimals, bounds, profile = (
+        node.get(key) for key in ("points", "groups", "decimals", "bounds", "profile")
+    )
     texts = {key: node.get(key) for key in ("unit", "format", "timezone", "group_by")}
     return {
         "kind": kind.text(),
         "points": () if points is None else points.floats(),
         "decimals": None if decimals is None else decimals.integer(),
+        "bounds": None if bounds is None else _read_bounds(bounds),
+        "profile": () if profile is None else _read_whole(profile),
         "groups": () if groups is None else tuple(map(_read_group, groups)),
         **{key: None if value is None else value.text() for key, value in texts.items()},
     }
+
+
+def _read_whole(node: JsonNode) -> tuple[int, ...]:
+    values = node.floats()
+    if not all(value.is_integer() for value in values):
+        node.fail("a count is no whole number")
+    return tuple(map(int, values))
+
+
+def _read_bounds(node: JsonNode) -> tuple[float, float]:
+    values = node.floats()
+    if len(values) != 2:
+        node.fail(f"got {len(values)} numbers, expected the lowest and the highest value")
+    return values[0], values[1]
 
 
 def _read_group(node: JsonNode) -> tuple[str, tuple[str, ...]]:

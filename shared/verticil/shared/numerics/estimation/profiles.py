@@ -1,0 +1,272 @@
+"""The profile of a number: noisy histograms over a public grid, and what follows from them: bins, points, shares inside bins.
+
+A grid is public: it follows from the bounds that a study states. Whole numbers of up to `MOST_WHOLE` values have a cell each, and
+one histogram. Other columns have `CELLS` cells, of equal width, or of equal width of asinh where the bounds are wide beside the
+column's step. A second histogram divides the cells that have many people by the first one, into up to `PARTS` parts. So the
+bounds matter little where most people are. Usual codes of missing answers, 0, and the points that the study declares have a cell
+of their own in the first histogram, and none in the second; where each whole number has a cell, only those outside the bounds.
+Two more cells count what lies below and above the bounds.
+
+From the noisy counts alone follow
+
+- points: those that are declared, and candidates of more people than 4 standard deviations of the noise and `LEAST_POINT` of all;
+- ends: the outermost cells around which there are more people than 3 standard deviations of the noise;
+- bins: about `BINS` groups of neighbouring cells with as many people each; a cell with more stands alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.core.arrays import Floats, Ints
+
+BINS: Final = 16
+CELLS: Final = 200
+PARTS: Final = 64
+MOST_WHOLE: Final = 256
+LEAST_POINT: Final = 0.005
+CODES: Final = (-9999, -999, -99, -9, -1, 0, 9, 97, 98, 99, 997, 998, 999, 9997, 9998, 9999, 99999, 999999)
+"""Candidates for points: zero, and what questionnaires write for a missing answer."""
+_WIDE: Final = 2_000  # steps between bounds, above which cells are wider where numbers are larger
+_FINEST: Final = 1e-8  # of the bounds: smaller numbers are one cell
+_AROUND: Final = (2, 10)  # cells on each side that are added up: few tell where an end is, many that somebody is there
+_BEYOND: Final = 3.0
+"""Standard deviations of noise that nobody makes. An end too far out, which one column in five has, costs less than one that cuts
+people off: the cells there have next to no share."""
+_OF_A_POINT: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """The public cells of a profile; see the module.
+
+    Attributes:
+        edges: (cells + 1,), rising: of the first histogram.
+        fine: rising: those, and the edges of all parts that cells can be divided into.
+        candidates: values with a cell of their own, ascending.
+        declared: those among them that are points whatever is counted.
+    """
+
+    edges: Floats
+    fine: Floats
+    candidates: tuple[float, ...]
+    declared: frozenset[float]
+
+    @property
+    def size(self) -> int:
+        """Number of cells of the first histogram: between edges, below and above them, and of the candidates."""
+        return len(self.edges) + 1 + len(self.candidates)
+
+
+def n_histograms(bounds: tuple[float, float], step: float) -> int:
+    """Return how many histograms a column's profile has; see `grid_of`."""
+    return 1 if _is_whole(bounds, step) else 2
+
+
+def _is_whole(bounds: tuple[float, float], step: float) -> bool:
+    return step == 1 and bounds[1] - bounds[0] <= MOST_WHOLE
+
+
+def grid_of(
+    bounds: tuple[float, float], *, step: float, codes: bool, points: Sequence[float] = (), also: Sequence[float] = ()
+) -> Grid:
+    """Return the grid of a column.
+
+    Args:
+        bounds: the values that are counted cell by cell, from the first to below the second; public.
+        step: of the column's values, such as 1 for whole numbers; its cells are no narrower.
+        codes: whether `CODES` are candidates: of numbers, not of moments.
+        points: of the column; those that are no `CODES` are declared.
+        also: further edges.
+    """
+    low, high = bounds
+    if _is_whole(bounds, step):
+        edges = fine = np.arange(low, high + 1)
+        usual = [float(code) for code in CODES if codes and not low <= code < high]
+    else:
+        usual = [float(code) for code in CODES if codes]
+        if codes and (high - low) / step > _WIDE:
+            unit = max(step, _FINEST * (high - low))
+            edges = np.sinh(np.linspace(math.asinh(low / unit), math.asinh(high / unit), CELLS + 1)) * unit
+        else:
+            edges = np.linspace(low, high, CELLS + 1)
+        edges = _in_steps(np.concatenate([edges, also]), bounds, step)
+        parts = np.arange(PARTS) / PARTS
+        fine = _in_steps((edges[:-1, None] + np.diff(edges)[:, None] * parts).ravel(), bounds, step)
+        fine = np.union1d(fine, edges)
+    declared = frozenset(point for point in points if not (codes and point in CODES))
+    return Grid(edges, fine, tuple(sorted({*usual, *declared})), declared)
+
+
+def _in_steps(edges: Floats, bounds: tuple[float, float], step: float) -> Floats:
+    low, high = bounds
+    found = np.unique(np.round(np.rint(edges / step) * step, 12))
+    inside = found[(found > low) & (found < high)]
+    return np.asarray([low, *inside.tolist(), high], dtype=np.float64)
+
+
+def parts_of(grid: Grid, counts: Sequence[int]) -> Floats:
+    """Return the edges of the second histogram: where many people are by the first, cells are divided.
+
+    Args:
+        grid: see there.
+        counts: of the first histogram, with noise.
+    """
+    cells = len(grid.edges) - 1
+    noisy = np.maximum(np.asarray(counts[:cells], np.float64), 0.0)
+    wanted = noisy / max(float(noisy.sum()), 1.0) * CELLS
+    parts = np.clip(2 ** np.floor(np.log2(np.maximum(wanted, 1.0))), 1, PARTS).astype(int)
+    at = np.searchsorted(grid.fine, grid.edges)
+    chosen = [
+        np.linspace(first, last, min(n, last - first) + 1).astype(int)
+        for first, last, n in zip(at[:-1].tolist(), at[1:].tolist(), parts.tolist(), strict=True)
+    ]
+    return np.asarray(grid.fine[np.unique(np.concatenate(chosen))], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Profile:
+    """What noisy histograms say; see the module.
+
+    Attributes:
+        bins: rising edges; empty: the noise hides where people are.
+        points: ascending.
+        edges: of the cells inside the bins, rising; the edges of bins are among them.
+        shares: of the cells, not negative; their sum is 1.
+        below, above: noisy shares of the people whose numbers are outside the bounds, at least 0.
+    """
+
+    bins: tuple[float, ...]
+    points: tuple[float, ...]
+    edges: Floats
+    shares: Floats
+    below: float
+    above: float
+
+
+def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
+    """Return what noisy counts of a grid say.
+
+    Args:
+        grid: see there.
+        counts: of the first histogram, and of the second, where there is one, behind it; with noise.
+        sigma: standard deviation of the noise on each.
+
+    Raises:
+        ValueError: so many counts are not those of the grid.
+    """
+    noisy, n_cells = np.asarray(counts[: grid.size], np.float64), len(grid.edges) - 1
+    people = max(float(noisy.sum()), 1.0)
+    below, above = (max(float(noisy[n_cells + place]), 0.0) / people for place in (0, 1))
+    cells, in_cells, points = noisy[:n_cells].copy(), np.zeros(n_cells), list[float]()
+    for candidate, count in zip(grid.candidates, noisy[n_cells + 2 :].tolist(), strict=True):
+        if candidate in grid.declared or count > max(_OF_A_POINT * sigma, LEAST_POINT * people):
+            points.append(candidate)
+        else:
+            in_cells[_cell(grid.edges, candidate)] += count
+    in_cells[[0, -1]] += noisy[n_cells : n_cells + 2]
+    first, last = _ends(cells + in_cells, sigma)
+    edges, fine = grid.edges, cells
+    if len(grid.fine) > len(grid.edges):
+        edges, fine = _divided(grid, cells, counts)
+    elif len(counts) > grid.size:
+        raise ValueError(f"{len(counts)} counts of a grid, expected {grid.size}")
+    if first is None or last is None:
+        even = np.full(len(edges) - 1, 1 / (len(edges) - 1))
+        return Profile(bins=(), points=tuple(points), edges=edges, shares=even, below=below, above=above)
+    inside = (edges >= grid.edges[first]) & (edges <= grid.edges[last + 1])
+    fine = fine + in_cells[_cells(grid.edges, edges)] * np.diff(edges) / np.diff(grid.edges)[_cells(grid.edges, edges)]
+    kept = inside[:-1] & inside[1:]
+    edges, shares = edges[inside], _smooth(fine[kept], np.diff(edges)[kept], sigma)
+    return Profile(
+        bins=tuple(edges[_bounds_of_bins(shares)].tolist()),
+        points=tuple(points),
+        edges=edges,
+        shares=shares,
+        below=below,
+        above=above,
+    )
+
+
+def _cell(edges: Floats, value: float) -> int:
+    return int(np.clip(np.searchsorted(edges, value, side="right") - 1, 0, len(edges) - 2))
+
+
+def _cells(edges: Floats, parts: Floats) -> Ints:
+    """Return the cell of each part of cells, from the edges of both."""
+    return np.asarray(np.searchsorted(edges, parts[:-1], side="right") - 1, dtype=np.int64)
+
+
+def _divided(grid: Grid, cells: Floats, counts: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return edges and counts of the second histogram, brought together with the first by generalised least squares."""
+    edges = parts_of(grid, counts)
+    parts = np.asarray(counts[grid.size :], np.float64)
+    if len(parts) != len(edges) - 1:
+        raise ValueError(f"{len(counts)} counts of a grid, expected {grid.size + len(edges) - 1}")
+    of = _cells(grid.edges, edges)
+    n_parts, sums = np.bincount(of, minlength=len(cells)), np.bincount(of, weights=parts, minlength=len(cells))
+    return edges, parts + ((cells - sums) / (n_parts + 1))[of]
+
+
+def _ends(cells: Floats, sigma: float) -> tuple[int | None, int | None]:
+    """Return the outermost cells with people; none: the noise hides them.
+
+    From the cells whose surroundings have people beyond noise, the ends move outward over windows that have some, too.
+    """
+    there = np.flatnonzero(_excess(cells, _AROUND[0], sigma) > _BEYOND)
+    if not len(there):
+        there = np.flatnonzero(_excess(cells, _AROUND[-1], sigma) > _BEYOND)
+    if not len(there):
+        return None, None
+    first, last = int(there[0]), int(there[-1])
+    return len(cells) - 1 - _outward(cells[::-1], len(cells) - 1 - first, _BEYOND * sigma), _outward(
+        cells, last, _BEYOND * sigma
+    )
+
+
+def _outward(cells: Floats, last: int, enough: float) -> int:
+    """Return the last cell after which no window of cells has more people than noise makes of nobody."""
+    while True:
+        for around in _AROUND:
+            window = cells[last + 1 : last + 2 + 2 * around]
+            if len(window) and float(window.sum()) > enough * math.sqrt(len(window)):
+                last += len(window)
+                break
+        else:
+            return last
+
+
+def _excess(cells: Floats, around: int, sigma: float) -> Floats:
+    """Return the sum of the cells around each, in standard deviations of its noise."""
+    sums, widths = (_summed(each, np.ones(2 * around + 1)) for each in (cells, np.ones(len(cells))))
+    return np.asarray(sums / (sigma * np.sqrt(widths)), dtype=np.float64)
+
+
+def _summed(values: Floats, weights: Floats) -> Floats:
+    """Return the weighted sum of the values around each."""
+    around = len(weights) // 2
+    return np.convolve(values, weights, mode="full")[around : around + len(values)]
+
+
+def _smooth(cells: Floats, widths: Floats, sigma: float) -> Floats:
+    """Return shares of cells: as counted where that is beyond the noise, else by the density of the cells around."""
+    weights = np.array([1.0, 2.0, 3.0, 2.0, 1.0])
+    mean = widths * _summed(cells, weights) / _summed(widths, weights)
+    found = np.maximum(np.where(np.abs(cells - mean) > _BEYOND * sigma, cells, mean), 0.0)
+    return np.asarray(found / found.sum() if found.sum() > 0 else widths / widths.sum(), dtype=np.float64)
+
+
+def _bounds_of_bins(shares: Floats) -> list[int]:
+    """Return where bins begin and end among cells, of about 1 / `BINS` of the people each."""
+    each, bounds, filled = 1 / BINS, [0], 0.0
+    for place, share in enumerate(shares.tolist()):
+        if place > bounds[-1] and filled + share / 2 > each:
+            bounds.append(place)
+            filled = 0.0
+        filled += share
+    return [*bounds, len(shares)]

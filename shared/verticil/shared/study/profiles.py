@@ -1,0 +1,82 @@
+"""Bins that a study leaves to be measured (``bins = "private"``): their grid, and the bins that noisy counts give a variable."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from verticil.shared.mechanisms.discrete_gaussian import variance
+from verticil.shared.numerics.estimation.profiles import Grid, Profile, grid_of, profile_of
+from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.study.document import Study
+from verticil.shared.study.tables import set_sigmas
+from verticil.shared.study.typed_variables import even_bins, value_labels, value_step
+from verticil.shared.study.vocabulary import fail
+
+
+def grid_of_variable(variable: Variable) -> Grid:
+    """Return the public grid of a variable with bounds; the edges of its equal widths are among those of the cells."""
+    assert variable.bounds is not None
+    step, codes = value_step(variable), variable.kind in {"integer", "number"}
+    even = even_bins(variable.bounds, step)
+    return grid_of(variable.bounds, step=step, codes=codes, points=variable.points, also=even)
+
+
+def profile_of_variable(variable: Variable, deviation: float) -> Profile:
+    """Return what the noisy counts of a variable say.
+
+    Args:
+        variable: with its profile.
+        deviation: standard deviation of the noise on each count, people.
+
+    Raises:
+        ValueError: so many counts are not those of its grid.
+    """
+    return profile_of(grid_of_variable(variable), variable.profile, deviation)
+
+
+def measured_profiles(study: Study) -> dict[int, Profile]:
+    """Return the profile of each variable of a study whose bins were measured and are not hidden by noise, by position."""
+    measured = {place: each for place, each in enumerate(study.schema.variables) if each.profile}
+    sigma = set_sigmas(study).profiles if measured and study.tables is not None else None
+    if sigma is None:
+        return {}
+    found = {place: profile_of_variable(each, math.sqrt(variance(sigma))) for place, each in measured.items()}
+    return {place: profile for place, profile in found.items() if profile.bins}
+
+
+def variable_of_profile(variable: Variable, deviation: float) -> Variable:
+    """Return a variable with the bins and points that its noisy counts give it; arguments and errors as `profile_of_variable`.
+
+    Where the noise hides where its people are, it has bins of equal width between its bounds.
+    """
+    profile = profile_of_variable(variable, deviation)
+    words = variable.labels[variable.n_valued :]
+    bins = profile.bins
+    if not bins or len(bins) + len(profile.points) + len(words) < 3:
+        assert variable.bounds is not None
+        bins = even_bins(variable.bounds, value_step(variable))
+    found = dataclasses.replace(variable, bins=bins, points=profile.points, labels=("a", "b"))
+    return dataclasses.replace(found, labels=(*value_labels(found), *words))
+
+
+def check_profiles(study: Study, *, source: str) -> None:
+    """Check measured bins against the noisy counts that they follow from.
+
+    Args:
+        study: the study; the noise on its tables is checked already.
+        source: name of the document, for messages.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    measured = [variable for variable in study.schema.variables if variable.profile]
+    sigma = set_sigmas(study).profiles if measured and study.tables is not None else None
+    for variable in measured:
+        where = f"{source}: variable '{variable.name}'"
+        try:
+            is_found = sigma is not None and variable_of_profile(variable, math.sqrt(variance(sigma))) == variable
+        except ValueError as error:
+            fail(f"{where}: profile", str(error))
+        if not is_found:
+            fail(where, "its bins are not those that its noisy counts give")
