@@ -162,6 +162,15 @@ def error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
+def mean_error(values: Sequence[float]) -> str:
+    """The mean, and its standard error in units of the fourth decimal.
+
+    >>> mean_error([0.02, 0.0204])
+    '.0202 ± 2'
+    """
+    return f"{statistics.fmean(values):.4f} ± {1e4 * error(values):.0f}".removeprefix("0")
+
+
 def upper(values: Sequence[float]) -> float:
     """Mean + 1 standard error."""
     return statistics.fmean(values) + error(values)

@@ -36,6 +36,7 @@ from joint import (
     error,
     estimated,
     local,
+    mean_error,
     noised,
     said,
     sigma_for,
@@ -151,11 +152,16 @@ def markdown(stored: Iterable[Mapping[str, Any]]) -> str:
         by_method = {line["method"]: line for line in row["lines"] if "method" in line and line["of"] is None}
         if by_method:
             records, independent = by_method["sampled"], by_method["independent"]
-            own = ["-"] if max(by_method["tables"]["two"]) == 0 else [mean(by_method["tables"]["two"])]
+            own = ["-"] if max(by_method["tables"]["two"]) == 0 else [mean_error(by_method["tables"]["two"])]
             if records["predicted"] is not None:
-                own += [mean(independent["two"])]
+                own += [mean_error(independent["two"])]
                 own += [f"{records['predicted']['two_way'] / statistics.fmean(records['two']):.2f}"]
-            parts = [mean(records["two"]), mean(records["three"]), *own, f"{statistics.fmean(records['seconds']):.1f}"]
+            parts = [
+                mean_error(records["two"]),
+                mean_error(records["three"]),
+                *own,
+                f"{statistics.fmean(records['seconds']):.1f}",
+            ]
             distances.append(f"| {title} | {' | '.join(parts)} |")
             continue
         (line,) = row["lines"]
@@ -163,12 +169,3 @@ def markdown(stored: Iterable[Mapping[str, Any]]) -> str:
             made = [one[name] for one in line["made"]]
             points.append(f"| {title} | {name} | {original:.1f} | {statistics.fmean(made):.1f} ± {error(made):.1f} |")
     return "\n".join([*distances, "", *points])
-
-
-def mean(values: Sequence[float]) -> str:
-    """A mean and its standard error in units of the fourth decimal.
-
-    >>> mean([0.02, 0.0204])
-    '.0202 ± 2'
-    """
-    return f"{statistics.fmean(values):.4f} ± {1e4 * error(values):.0f}".removeprefix("0")
