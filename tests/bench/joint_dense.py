@@ -144,10 +144,9 @@ def markdown(stored: Iterable[Mapping[str, Any]]) -> str:
         "| row | records, pairs | triples | own tables, pairs | independent, pairs | predicted / measured | CPU s |",
         "|---|---|---|---|---|---|---|",
     ]
+    order = {title: place for place, (title, _) in enumerate(rows())}
     points = ["| row | learner | trained on people | on records |", "|---|---|---|---|"]
-    for row in stored:
-        if not row["title"].startswith("dense "):
-            continue
+    for row in sorted((row for row in stored if row["title"] in order), key=lambda row: order[row["title"]]):
         title = row["title"].removeprefix("dense ").replace(", learners", "")
         by_method = {line["method"]: line for line in row["lines"] if "method" in line and line["of"] is None}
         if by_method:
