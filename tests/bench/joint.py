@@ -31,7 +31,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -613,14 +613,23 @@ def figures(line: Line | Points) -> dict[str, object]:
     return found
 
 
-def stored(path: Path | None) -> dict[tuple[str, int], dict[str, Any]]:
-    """The rows of a file of JSON lines, by title and number of seeds; a line that a stop cut off is left out."""
-    found = {}
+def json_lines(path: Path | None) -> Iterator[dict[str, Any]]:
+    """What a file of JSON lines has; a line that a stop cut off is left out."""
     for text in [] if path is None or not path.exists() else path.read_text(encoding="utf-8").splitlines():
         with contextlib.suppress(json.JSONDecodeError):
-            row = json.loads(text)
-            found[row["title"], row["seeds"]] = row
-    return found
+            yield json.loads(text)
+
+
+def append_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """Append a line, behind the end of one that a stop cut off."""
+    is_cut = path.exists() and path.read_bytes()[-1:] not in {b"", b"\n"}
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * is_cut + json.dumps(entry) + "\n")
+
+
+def stored(path: Path | None) -> dict[tuple[str, int], dict[str, Any]]:
+    """The rows of a file of results, by title and number of seeds."""
+    return {(row["title"], row["seeds"]): row for row in json_lines(path)}
 
 
 def main() -> int:
@@ -658,8 +667,7 @@ def main() -> int:
             missed += sum(not met for met in line.verdicts())
             lines.append(figures(line))
         if options.results is not None:
-            with options.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"title": title, "seeds": options.seeds, "lines": lines}) + "\n")
+            append_line(options.results, {"title": title, "seeds": options.seeds, "lines": lines})
     print(f"{missed} bounds missed")
     return 1 if missed else 0
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import math
 import statistics
 import sys
@@ -31,7 +30,20 @@ from typing import Any
 from unittest import mock
 
 import joint_data
-from joint import channels_of, drawn, estimate_with, estimated, learned, noised, released, sigma_for, study_of, units_of
+from joint import (
+    append_line,
+    channels_of,
+    drawn,
+    estimate_with,
+    estimated,
+    json_lines,
+    learned,
+    noised,
+    released,
+    sigma_for,
+    study_of,
+    units_of,
+)
 from joint_data import Data, Truth
 
 from verticil.shared.numerics.joint import estimate, stopping
@@ -149,8 +161,7 @@ Figures = dict[Key, tuple[float, float]]
 
 def read(path: Path | None) -> Figures:
     """The distances in a file: by cell, level, seed and part."""
-    lines = [] if path is None or not path.exists() else path.read_text(encoding="utf-8").splitlines()
-    return dict(map(_entry, map(json.loads, lines)))
+    return dict(map(_entry, json_lines(path)))
 
 
 def _entry(one: dict[str, Any]) -> tuple[Key, tuple[float, float]]:
@@ -220,8 +231,7 @@ def main() -> int:
                 for one in cell(name, data, truth, level, seed, wanted):
                     figures |= dict([_entry(one)])
                     if options.results is not None:
-                        with options.results.open("a", encoding="utf-8") as file:
-                            file.write(json.dumps(one) + "\n")
+                        append_line(options.results, one)
     too_little = [name for name in report(figures) if name != "guard"]
     return 1 if too_little else 0
 
