@@ -6,10 +6,10 @@ their mean total variation distance to the people's tables is measured (`joint_d
 records that were drawn from them. Noise is on all tables of pairs, add/remove, delta 1e-9; columns are randomized on their own.
 
 Cells are the tables `PEOPLE` and the networks `NETWORKS`, each by `LEVELS`. A part is measured where it can act: on noise, on
-columns, or on both. Of each part the command prints the mean over the cells of people and over those of networks with the
-standard error of that mean (each cell's mean of the seeds counts once, their scatter between seeds makes the error), the least
-and the greatest cell, and the triples' means. A part that buys less than `ENOUGH` in both means is named, and the command ends
-with 1. The guard is named, too, but stays whatever its means: it is there for its best case.
+columns, or on both. Of each part the command prints the mean over the cells of people and over those of networks, the standard
+error of that mean (from the scatter of the cells, each of which is a mean of its seeds), the least and the greatest cell, and the
+triples' means. A part that buys less than `ENOUGH` in both means is named, and the command ends with 1. The guard is named, too,
+but stays whatever its means: it is there for its best case.
 
 ``--results FILE`` appends every cell and seed to a file of JSON lines and skips what is in there.
 """
@@ -34,6 +34,7 @@ from joint import (
     append_line,
     channels_of,
     drawn,
+    error,
     estimate_with,
     estimated,
     json_lines,
@@ -179,10 +180,9 @@ def ratios(figures: Figures, part: Part, names: Sequence[str], place: int) -> di
 
 
 def summary(cells: dict[tuple[str, str], list[float]]) -> tuple[float, float]:
-    """The mean over cells, and its standard error from the scatter between the seeds of each."""
+    """The mean over cells, and its standard error from the scatter of the cells, that of seeds within."""
     means = [statistics.fmean(values) for values in cells.values()]
-    variances = [statistics.variance(values) / len(values) if len(values) > 1 else 0.0 for values in cells.values()]
-    return statistics.fmean(means), math.sqrt(sum(variances)) / len(means)
+    return statistics.fmean(means), error(means)
 
 
 def report(figures: Figures) -> list[str]:
@@ -197,11 +197,11 @@ def report(figures: Figures) -> list[str]:
             cells = ratios(figures, part, names, 0)
             if not cells:
                 continue
-            mean, error = summary(cells)
+            mean, scatter = summary(cells)
             by_cell = sorted((statistics.fmean(values), *key) for key, values in cells.items())
             ends = "; ".join(f"{value:.2f} {name} {level}" for value, name, level in (by_cell[0], by_cell[-1]))
             triples, _ = summary(ratios(figures, part, names, 1))
-            text.append(f"{title} {mean:.3f} ± {error:.3f} [{ends}] triples {triples:.3f}")
+            text.append(f"{title} {mean:.3f} ± {scatter:.3f} [{ends}] triples {triples:.3f}")
             means.append(mean)
         if means:
             print("  ".join(text), flush=True)
