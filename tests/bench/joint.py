@@ -163,12 +163,13 @@ def error(values: Sequence[float]) -> float:
 
 
 def mean_error(values: Sequence[float]) -> str:
-    """The mean, and its standard error in units of the fourth decimal.
+    """The mean, and of several values its standard error in units of the fourth decimal.
 
     >>> mean_error([0.02, 0.0204])
     '.0202 ± 2'
     """
-    return f"{statistics.fmean(values):.4f} ± {1e4 * error(values):.0f}".removeprefix("0")
+    text = f"{statistics.fmean(values):.4f}".removeprefix("0")
+    return f"{text} ± {1e4 * error(values):.0f}" if len(values) > 1 else text
 
 
 def upper(values: Sequence[float]) -> float:
