@@ -216,6 +216,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="*", default=[*PEOPLE, *NETWORKS], choices=[*PEOPLE, *NETWORKS])
     parser.add_argument("--levels", nargs="*", default=list(LEVELS), metavar="LEVEL", help="such as 'central 1'")
+    parser.add_argument(
+        "--parts", nargs="*", default=[part.name for part in PARTS], metavar="PART", help="some of them"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--results", type=Path, metavar="FILE", help="append what is measured, and skip what is in it")
     options = parser.parse_args()
@@ -225,8 +228,10 @@ def main() -> int:
         truth = Truth(data.schema.n_states, data.columns)
         for level in options.levels:
             for seed in range(1, options.seeds + 1):
-                wanted = [part.name for part in parts_of(level) if (name, level, seed, part.name) not in figures]
-                if not wanted:
+                measured = {part for *where, part in figures if where == [name, level, seed]}
+                chosen = {WHOLE.name, *options.parts} - measured
+                wanted = [part.name for part in parts_of(level) if part.name in chosen]
+                if not set(wanted) - {WHOLE.name}:
                     continue
                 for one in cell(name, data, truth, level, seed, wanted):
                     figures |= dict([_entry(one)])

@@ -4,7 +4,8 @@ Each method is its authors' own program in an environment of its own, which is m
 install`); code that is in no package is cloned beside it, at the commit named here. Nothing of it is copied into this project.
 
 ``aim``, ``mst``, ``privbayes``: dpmm 0.1.9, whose AIM and MST are those of private-pgm, adapted.
-``private-pgm-aim``: AIM of private-pgm 2 (`mbi` 2.0.0 and the folder `mechanisms` of its repository), all pairs as workload.
+``private-pgm-aim``: AIM of private-pgm 1.3.0, from its repository, all pairs as workload. The package `mbi` 2.0.0 ships no
+mechanisms, and that AIM cannot call its `estimate`, so the repository's own `mbi` is used.
 ``residual-planner``, ``grem-lnn``: ResidualPlanner with the code of "Efficient and Private Marginal Reconstruction with Local
 Non-Negativity" (Mullins, Fuentes, Xiao, Kifer, Musco & Sheldon, NeurIPS 2024): tables of all pairs, truncated and rescaled, or
 reconstructed without negative counts. They give tables and no records, so there are no triples.
@@ -67,10 +68,10 @@ made = model.generate(n_records=len(table))
 np.save(folder + "/made.npy", made[table.columns].to_numpy().astype(np.uint16))
 """
 _PRIVATE_PGM = """
-sys.path.insert(0, code + "/mechanisms")
+sys.path[:0] = [code + "/mechanisms", code + "/src"]
 from aim import AIM
 from mbi import Dataset, Domain
-packages = "mbi", "jax", "numpy", "scipy"
+packages = "jax", "numpy", "scipy"
 start = time.process_time()
 data = Dataset(table.to_dict("list"), Domain.fromdict(domain))
 workload = [(pair, 1.0) for pair in itertools.combinations(domain, 2)]
@@ -127,7 +128,7 @@ class Peer:
 _OF_DPMM = Peer("dpmm", ("dpmm==0.1.9",), _DPMM)
 _OF_MBI = Peer(
     "mbi",
-    ("mbi==2.0.0", "pandas"),
+    ("mbi==2.0.0", "pandas", "matplotlib"),
     _PRIVATE_PGM,
     ("https://github.com/ryan112358/mbi", "361705d7f05f8c0ac4d5b3640e688eb4f692346e"),
 )
