@@ -58,6 +58,7 @@ PEOPLE: dict[str, Callable[[], Data]] = {
     "adult": joint_data.adult,
     "ma2019": joint_data.ma2019,
     "cmc": joint_data.cmc,
+    "letter": joint_data.letter,
     "magic": joint_data.magic,
 }
 NETWORKS: dict[str, Callable[[], Data]] = {
