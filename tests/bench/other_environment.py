@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 
 
-def interpreter(name: str, requirement: str) -> Path:
-    """The interpreter of an environment with one requirement, which is made where it is not there."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
-    folder = cache / "verticil-bench" / name
+def cache_folder() -> Path:
+    """The folder of this bench in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "verticil-bench"
+
+
+def interpreter(name: str, *requirements: str) -> Path:
+    """The interpreter of an environment with some requirements, which is made where it is not there."""
+    folder = cache_folder() / name
     python = folder / "bin" / "python"
     if not python.is_file():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", requirement], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *requirements], check=True)
     return python
