@@ -29,7 +29,8 @@ from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.study.rules import is_party_name
 from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE
-from verticil.tables.profile import ID_NAMES, Choice, ColumnProfile, TableProfile, profile_table
+from verticil.tables.columns import Choice, ColumnProfile, TableProfile
+from verticil.tables.profile import ID_NAMES, profile_table
 from verticil.tables.ranges import FEWEST_ROWS, means
 from verticil.tables.texts import TextColumn
 from verticil.tables.words import column_reasons, has_own_end, value_text

@@ -29,7 +29,7 @@ _ZERO_POINT: Final = 0.02
 _STANDS_OUT: Final = 4.0  # times as many rows as an even spread gives a value
 _FAR: Final = 0.5  # of the range of the others lies between a code and the nearest of them
 _TAILS: Final = (0.01, 0.025, 0.975, 0.99)
-_CODES: Final = re.compile(r"-?(?:9{2,}|8{2,}|7{2,})|-[1-9]|-(?:9|8|7){1,5}")
+_CODES: Final = re.compile(r"-?(?:9{2,}(?:\.9+)?|8{2,}(?:\.8+)?|7{2,}(?:\.7+)?)|-[1-9]|-(?:9|8|7){1,5}")
 _MONTHS: Final = 60  # days; dates over so many end with months
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 
@@ -97,7 +97,7 @@ def _far_values(values: Floats, weights: Ints, *, are_moments: bool) -> list[flo
 
 
 def _is_code(value: float) -> bool:
-    return float(value).is_integer() and _CODES.fullmatch(str(int(value))) is not None
+    return _CODES.fullmatch(str(int(value)) if float(value).is_integer() else repr(float(value))) is not None
 
 
 def without_point_bins(edges: Sequence[float], points: Sequence[float], resolution: float) -> list[float]:
