@@ -232,7 +232,7 @@ seed = 1
 
 def _settings(table: TableProfile, id_column: str, names: Mapping[str, str], wording: Wording) -> Iterator[str]:
     """Yield ``[draft.table.PARTY]``: how `simulate` and `synthesize` read the table; party.toml says the same of a node's."""
-    sheet = wording.sheet
+    sheet = wording.sheet or ("" if table.texts.rule is None else table.texts.rule.sheet)
     lines = [f"id = {_quote(id_column)}"] * bool(id_column) + [f"sheet = {_quote(sheet)}"] * bool(sheet)
     columns = list[str]()
     for item in table.columns:
