@@ -11,7 +11,9 @@ from typing import Final
 import numpy as np
 import pytest
 
+from verticil.analyst.draft import Wording, draft
 from verticil.shared.documents.written_values.dates import DAY
+from verticil.shared.study.reading import read_study_text
 from verticil.tables.columns import ColumnProfile
 from verticil.tables.profile import profile_table
 from verticil.tables.words import column_lines
@@ -24,7 +26,8 @@ INCOMES: Final = np.round(_RNG.lognormal(9, 1, N), 2)
 HEIGHTS: Final = np.round(_RNG.normal(50, 10, N), 1)
 AGES: Final = _RNG.integers(18, 90, N)
 PARTS: Final = _RNG.random(N)
-BIRTHS: Final = [dt.date(1930, 1, 1) + dt.timedelta(days=int(day)) for day in _RNG.integers(0, 27_000, N)]
+THIS_YEAR: Final = dt.datetime.now(dt.UTC).year
+BIRTHS: Final = [dt.date(THIS_YEAR - 98, 1, 1) + dt.timedelta(days=60 * place) for place in range(N)]
 _GERMAN: Final = ("Jan", "Feb", "M\u00e4r", "Apr", "Mai", "Jun", "Jul", "Aug", "Sep", "Okt", "Nov", "Dez")
 Make = Callable[[int], str]
 
@@ -74,10 +77,13 @@ def test_dates_and_numbers_are_read_as_people_write_them(tmp_path: Path, make: M
 
 def test_two_digits_of_years_of_birth_are_of_the_last_hundred_years(tmp_path: Path) -> None:
     column, words = profile_of(tmp_path, [day.strftime("%d.%m.%y") for day in BIRTHS])
-    this_year = dt.datetime.now(dt.UTC).year
-    assert column.written == f"DD.MM.YY until {this_year}"
+    assert column.written == f"DD.MM.YY until {THIS_YEAR}"
     assert column.bins[0] * DAY < 0  # before 1970
-    assert f"its years have two digits, and are taken for {this_year - 99} to {this_year}" in words
+    assert f"its years have two digits, and are taken for {THIS_YEAR - 99} to {THIS_YEAR}" in words
+    text = draft({"owner": tmp_path / "t.csv"}, wording=Wording(public=True, title="A", purpose="B"))
+    assert (
+        read_study_text(text, Path()).schema.variables[0].format == column.written
+    )  # its last edge is none of its days
     column, words = profile_of(tmp_path, [day.strftime("%d.%m.%y") for day in DAYS])
     assert column.written == "DD.MM.YY"
     assert "are taken for 1969 to 2068" in words

@@ -142,8 +142,6 @@ def _is_number(text: str) -> bool:
 
 
 def _text(cell: object) -> str:
-    if isinstance(cell, dt.datetime) and cell.time() == dt.time():
-        return cell.date().isoformat()
     if isinstance(cell, dt.timedelta):
         return str(cell)
     return text_of(cell)
