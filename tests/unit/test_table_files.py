@@ -51,7 +51,7 @@ def test_a_file_that_is_no_table_of_text_is_called_what_it_is(tmp_path: Path, co
     ("content", "words"),
     [
         (lines("||"), r"'\|\|' stands between the columns"),
-        (lines(names=("sex", "age", "age")), "column 'age' occurs 2 times, expected a name of its own for each"),
+        (lines(names=("sex", "age", "age")), "column 'age' occurs 2 times, expected once"),
         (["sex,age,job", *(f"{line}," for line in lines()[1:])], "each row ends with a delimiter"),
         (["sex,age,job", *(f"{row[0]},{row[1]},'{row[2]}, paid'" for row in PEOPLE)], "stand between apostrophes"),
     ],

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
-from verticil.shared.documents.written_values.numbers import EXAMPLES, MAX_STYLE, OLD_STYLES, NumberStyle
+from verticil.shared.documents.written_values.numbers import EXAMPLES, MAX_STYLE, OLD_STYLES, NumberStyle, read_plain
 from verticil.shared.documents.written_values.reading import value_reader
 
 SAMPLE: Final = 2_000
@@ -105,6 +105,8 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
     ('1234.5%', '1.234,5')
     """
     some = sample(texts)
+    if _are_plain(some):
+        return Writing(written="plain", n_read=len(some), n_texts=len(some))
     unit, is_before, unit_share = _unit(some)
     ways = [*OLD_STYLES, *EXAMPLES]
     if unit:
@@ -128,6 +130,13 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
         doubt = "; ".join(filter(None, (doubt, partly)))
         own_unit = own_unit if any(map(str.isalpha, own_unit)) else ""
     return Writing(written=written, n_read=most, n_texts=len(some), doubt=doubt, unit=own_unit)
+
+
+def _are_plain(texts: Sequence[str]) -> bool:
+    """Return whether all texts are numbers as programs write them, and no mark in them can separate thousands."""
+    marked = [text for text in texts if "." in text]
+    is_decimal = not marked or any(_THREE.fullmatch(text.strip()) is None for text in marked)
+    return is_decimal and all(read_plain(text) is not None for text in texts)
 
 
 def _gap(unit: str) -> str:

@@ -85,10 +85,12 @@ def read_parts(rule: DatasetRule, sources: Sequence[str]) -> Iterator[TablePart]
 
 def twice(rule: DatasetRule, name: str, times: int) -> DataFault:
     """Return the fault of a table in which several columns have one name."""
-    which = f"column '{name}' occurs {times} times" if name.strip() else f"{times} columns have no name"
+    which = f"column '{name}' occurs {times} times, expected once"
+    if not name.strip():
+        which = f"{times} columns have no name, expected one for each"
     return DataFault(
         "DATA_UNREADABLE",
-        f"{rule.name}: {which}, expected a name of its own for each",
+        f"{rule.name}: {which}",
         hint="give each column a name of its own in the header",
     )
 
