@@ -6,15 +6,18 @@ a process with the project's modules has already.
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import io
 import itertools
 import json
+import lzma
 import os
 import resource
 import sqlite3
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +97,130 @@ def gzip_of_rows(name: str, size: int) -> Callable[[Path], Path]:
             file.write(b"a,b\n")
             for _ in range(size // (256 * len(row))):
                 file.write(row * 256)
+        return path
+
+    return make
+
+
+def packed_rows(kind: str) -> Callable[[Path], Path]:
+    """A file of rows that another packer inflates to 96 MiB."""
+
+    def make(folder: Path) -> Path:
+        text = b"a,b\n" + (b"1," + b"x" * 4000 + b"\n") * (96 * MIB // 4003)
+        path = folder / f"bomb.csv.{kind}"
+        if kind == "zip":
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("t.csv", text)
+        elif kind == "zst":
+            with pa.CompressedOutputStream(str(path), "zstd") as stream:
+                stream.write(text)
+        else:
+            path.write_bytes(bz2.compress(text, 1) if kind == "bz2" else lzma.compress(text, preset=0))
+        return path
+
+    return make
+
+
+# ---- workbooks
+
+
+def workbook(folder: Path) -> Path:
+    """Write an honest workbook by hand: a header and one row, the texts in the list of shared ones."""
+    rows = "".join(
+        f'<row r="{row}"><c r="A{row}" t="s"><v>0</v></c><c r="B{row}" t="s"><v>1</v></c></row>' for row in (1, 2)
+    )
+    main, office = "http://schemas.openxmlformats.org/spreadsheetml/2006/main", "http://schemas.openxmlformats.org"
+    relations = f"{office}/package/2006/relationships"
+    kinds = f"{office}/officeDocument/2006/relationships"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{office}/package/2006/content-types"/>',
+        "_rels/.rels": f'<Relationships xmlns="{relations}"><Relationship Id="r1" Type="{kinds}/officeDocument" '
+        'Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{kinds}"><sheets><sheet name="people" sheetId="1" r:id="r1"/>'
+        "</sheets></workbook>",
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{relations}"><Relationship Id="r1" Type="{kinds}/worksheet" '
+        f'Target="worksheets/sheet1.xml"/><Relationship Id="r2" Type="{kinds}/sharedStrings" Target="sharedStrings.xml"/>'
+        "</Relationships>",
+        "xl/sharedStrings.xml": f'<sst xmlns="{main}"><si><t>a</t></si><si><t>b</t></si></sst>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>',
+    }
+    path = folder / "bomb.xlsx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return path
+
+
+def with_part(path: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
+    """Change one part of a workbook."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {item.filename: archive.read(item) for item in archive.infolist()}
+    parts[name] = change(parts[name])
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for one, content in parts.items():
+            archive.writestr(one, content)
+    return path
+
+
+def lying_workbook(folder: Path) -> Path:
+    """A sheet that inflates to 600 MiB in an archive that says one byte."""
+    name, path = "xl/worksheets/sheet1.xml", workbook(folder)
+    with zipfile.ZipFile(path) as archive:
+        parts = {item.filename: archive.read(item) for item in archive.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for one, content in parts.items():
+            with archive.open(one, "w") as file:
+                start, end, _ = content.partition(b"</sheetData>")
+                file.write(start)
+                for _ in range(600 if one == name else 0):
+                    file.write(b" " * MIB)
+                file.write(end + b"</worksheet>" * (one == name))
+    archived = bytearray(path.read_bytes())
+    true = zipfile.ZipFile(path).getinfo(name).file_size.to_bytes(4, "little")
+    while (place := archived.find(true)) >= 0:
+        archived[place : place + 4] = (1).to_bytes(4, "little")
+    path.write_bytes(archived)
+    return path
+
+
+def shared_text(folder: Path) -> Path:
+    """One text of 100 kB in 100,000 cells."""
+    path = with_part(
+        workbook(folder),
+        "xl/sharedStrings.xml",
+        lambda texts: texts.replace(b"<t>b</t>", b"<t>" + b"b" * 100_000 + b"</t>"),
+    )
+    cells = b"".join(b'<row r="%d"><c r="A%d" t="s"><v>1</v></c></row>' % (row, row) for row in range(3, 100_000))
+    return with_part(
+        path, "xl/worksheets/sheet1.xml", lambda sheet: sheet.replace(b"</sheetData>", cells + b"</sheetData>")
+    )
+
+
+def repeated_cells(rows: int, columns: int, text: str = "x") -> Callable[[Path], Path]:
+    """A spreadsheet of OpenDocument with one row that is repeated, of one cell that is."""
+
+    def make(folder: Path) -> Path:
+        spaces = " ".join(
+            f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
+        )
+        one = '<table:table-cell office:value-type="string"><text:p>a</text:p></table:table-cell>'
+        head = f"<table:table-row>{one}</table:table-row>"
+        cell = f'office:value-type="string"><text:p>{text}</text:p></table:table-cell>'
+        body = (
+            f'<table:table-row table:number-rows-repeated="{rows}"><table:table-cell '
+            f'table:number-columns-repeated="{columns}" {cell}</table:table-row>'
+        )
+        path = folder / "bomb.ods"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+            archive.writestr(
+                "content.xml",
+                f"<office:document-content {spaces}><office:body><office:spreadsheet>"
+                f'<table:table table:name="people">{head}{body}</table:table></office:spreadsheet></office:body>'
+                "</office:document-content>",
+            )
+            manifest = '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>'
+            archive.writestr("META-INF/manifest.xml", manifest)
         return path
 
     return make
@@ -270,6 +397,7 @@ def records(path: Path) -> object:
 
 VALUE: Final = f"a value of {limits.VALUE_BYTES >> 20} MiB"
 PAGE: Final = f"a page of {limits.PAGE_BYTES >> 20} MiB inflated"
+WORKBOOK: Final = f"{limits.WORKBOOK_BYTES >> 20} MiB"
 DOCUMENT: Final = f"{limits.DOCUMENT_BYTES >> 20} MiB"
 TOML: Final = f"{limits.TOML_BYTES >> 20} MiB"
 CASES: Final[dict[str, Case]] = {
@@ -343,10 +471,10 @@ CASES: Final[dict[str, Case]] = {
     ),
     "draft, a value of CSV": Case(
         limit=VALUE,
-        make=hole("bomb.csv", 100 * MIB, b"a,b\n1,2\n3,"),
+        make=hole("bomb.csv", 100 * MIB, b"a,b\n" + b"1,2\n" * 3000 + b"3,"),
         read=command("study", "draft", "owner={}"),
         code="DATA_UNREADABLE",
-        says="column 'b': the value in row 3 has more",
+        says="column 'b': the value in row 3002 has more",
         most_mib=192,
     ),
     "node, header of CSV": Case(
@@ -358,6 +486,45 @@ CASES: Final[dict[str, Case]] = {
         read=table("csv"),
         code="DATA_UNREADABLE",
         says="inflates to more than 200 times its size",
+    ),
+    **{
+        f"node, CSV in {kind}": Case(
+            limit="200 times the size of the file, above 64 MiB",
+            make=packed_rows(kind),
+            read=table("csv"),
+            code="DATA_UNREADABLE",
+            says="inflates to more than 200 times its size",
+            most_mib=128,
+        )
+        for kind in ("bz2", "xz", "zst", "zip")
+    },
+    "node, a workbook that says too little of itself": Case(
+        limit=WORKBOOK,
+        make=lying_workbook,
+        read=table("xlsx"),
+        code="DATA_UNREADABLE",
+        says="inflates to more than 512 MiB",
+    ),
+    "node, a text in many cells of a workbook": Case(
+        limit=f"{WORKBOOK} of texts",
+        make=shared_text,
+        read=table("xlsx"),
+        code="DATA_UNREADABLE",
+        says="the texts of all cells have more than 512 MiB",
+    ),
+    "node, a cell that .ods repeats": Case(
+        limit=f"{limits.SPARSE_CELLS:,} cells, or {limits.SPARSENESS} times those that there are",
+        make=repeated_cells(9_000, 9_000),
+        read=table("ods"),
+        code="DATA_UNREADABLE",
+        says="few cells that stand very far apart",
+    ),
+    "node, a long text that .ods repeats": Case(
+        limit=f"{WORKBOOK} of texts",
+        make=repeated_cells(3_000, 1_000, "x" * 10_000),
+        read=table("ods"),
+        code="DATA_UNREADABLE",
+        says="the texts of all cells have more than 512 MiB",
     ),
     "node, a value of SQLite": Case(
         limit=VALUE,

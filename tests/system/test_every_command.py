@@ -128,6 +128,8 @@ release fetch hearts --out hearts --federation ca/federation.toml --certificate 
 release verify hearts --ca ca/ca.crt
 release sample hearts -n 50 --out more.csv
 release query hearts smoker --given claims=1
+release tabulate hearts smoker
+release regress hearts "claims == '1' ~ smoker"  # exit 2: USAGE
 party status --config clinic/party.toml
 party ledger --config clinic/party.toml
 party audit show --config clinic/party.toml

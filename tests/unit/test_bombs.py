@@ -66,6 +66,7 @@ LIMITED: Final = {
     "tables.types._categories": "node, a page of Parquet",
     "party.dataset.sources.files._open": "node, a batch of Arrow",
     "party.dataset.sources.csv_files._csv_reader": "node, a value of CSV",
+    "party.dataset.sources.workbook_limits._inflated_size": "node, a workbook that says too little of itself",
     "shared.release.signatures.read_document": "release, manifest.json",
     "shared.synthesis.synthetic._csv": "release, a row of synthetic.csv",
     "shared.synthesis.synthetic._parquet": "release, a page of synthetic.parquet",

@@ -40,6 +40,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "miner init", "miner run", "miner close", "miner purge", "miner audit show", "miner audit verify",
         "party export", "party import", "miner export", "miner import",
         "release fetch", "release verify", "release sample", "release query",
+        "release regress", "release tabulate",
         "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "pki seal",
         "doctor",
         "knowledge ask", "knowledge check", "knowledge show",

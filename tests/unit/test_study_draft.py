@@ -292,7 +292,7 @@ def test_ragged_rows_and_functions_are_named(tmp_path: Path):
     rows[10] += ",more"
     (tmp_path / "t.csv").write_text("\n".join(["id,district,region,sex,year", *rows]))
     text, study = drafted(tmp_path, only="t.csv")
-    assert f"{NOTE}1 rows have too many or too few fields and are left out, the first is row 12" in text
+    assert f"{NOTE}1 row has too many or too few fields and is left out (2% of all), the first is row 12" in text
     assert f'{NOTE}"region" is a function of "district" in all rows' in text
     assert f'{NOTE}"district" is a function of' not in text
     assert f'{NOTE}"year" of only is left out: it has 1 distinct value, expected at least 2' in text

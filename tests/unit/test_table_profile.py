@@ -14,7 +14,8 @@ import pytest
 from verticil.analyst.draft import Wording, draft
 from verticil.shared.core.errors import DataFault
 from verticil.shared.study.reading import read_study_text
-from verticil.tables.profile import Choice, ColumnProfile, profile_table
+from verticil.tables.columns import Choice, ColumnProfile
+from verticil.tables.profile import profile_table
 from verticil.tables.ranges import find_points, number_edges, outer_ends
 from verticil.tables.words import column_lines
 from verticil.tables.writing import guess_dates, guess_numbers

@@ -20,6 +20,7 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.worth import Worth, measured, read_worth, sentence
 from verticil.shared.numerics.model.joint import JointModel, Mixture
+from verticil.shared.release.worth import worth_document
 
 PAIRS = list(itertools.combinations(range(len(N_STATES)), 2))
 NAMES = tuple(f"v{place}" for place in range(len(N_STATES)))
@@ -145,6 +146,11 @@ def test_the_sentence_ends_a_run_and_stands_on_the_first_screen(
     assert worth.nearer > 0.5
     words = sentence(worth)
     assert words[0].upper() + words[1:] in (release / "report.html").read_text()
+    anchor = str(tmp_path / "near" / "ca.crt")
+    assert main(["release", "verify", str(release), "--ca", anchor]) == 0
+    assert words in " ".join(capsys.readouterr().out.split())
+    assert main(["release", "verify", str(release), "--ca", anchor, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["worth"] == worth_document(worth)
     assert synthesize("--epsilon", "0.002", "--out", str(tmp_path / "no")) == 6
     assert "USELESS" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()

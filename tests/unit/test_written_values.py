@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
-from verticil.shared.documents.written_values.numbers import EXAMPLES, read_number
+from verticil.shared.documents.written_values.numbers import EXAMPLES, NumberStyle, read_number
 from verticil.shared.documents.written_values.reading import OLD_WAYS, check_written, number_of, value_reader
 
 FORMATS = (
@@ -43,6 +43,13 @@ FORMATS = (
         ("1234.5", ".", None),
         ("1234.5", "", None),
         ("1234.5", "1.2.3", None),
+        ("1,234.5", "(1,177)", -1177.0),
+        ("1234.5", "(12", None),
+        ("1234.5", "12.5-", -12.5),
+        ("1234.5", "-12.5-", None),
+        ("1234,5", "4822,-", 4822.0),
+        ("1234.5", "90+", 90.0),
+        ("1,234.5", "5,82,271", 582271.0),
         ("plain", "\u221212", None),
     ],
 )
@@ -69,6 +76,12 @@ def test_a_style_reads_what_it_shows_and_nothing_else(style: str, text: str, num
         ("YYYY-MM-DD hh:mmZ", "2020-01-01 00:30+01:00", "2019-12-31"),
         ("DD/MM/YYYY hh:mm AM", "01/02/2020 12:30 AM", "2020-02-01"),
         ("DD/MM/YYYY hh:mm", "01/02/2020 24:30", None),
+        ("DD.MM.YY until 2026", "31.12.27", "1927-12-31"),
+        ("DD.MM.YY until 2026", "31.12.26", "2026-12-31"),
+        ("WEEKDAY, DD MON YYYY", "Thu, 29 Sep 2022", "2022-09-29"),
+        ("YYYY-MM-DD hh:mmZ", "2020-01-01 00:30 CET", "2019-12-31"),
+        ("YYYY-MM-DD hh:mmZ", "2020-01-01 00:30 GMT+0100", "2019-12-31"),
+        ("YYYY-MM-DDThh:mmZ", "2020-01-01T23:30-05:00[America/New_York]", "2020-01-02"),
     ],
 )
 def test_a_pattern_reads_days(pattern: str, text: str, iso: str | None) -> None:
@@ -98,11 +111,17 @@ def test_the_ways_of_the_first_version_read_what_they_read(text: str, way: str) 
 
 
 @pytest.mark.parametrize(
-    "written", ["abc", "DD", "YYYY", "hh:DD", "1.23", "YYYY-YY-MM-DD", "x1234.5x", "1234.5" + "x" * 60]
+    "written",
+    ["abc", "DD", "YYYY", "hh:DD", "1.23", "YYYY-YY-MM-DD", "DD.MM.YYYY until 2026", "x1234.5x", "1234.5" + "x" * 60],
 )
 def test_what_is_no_way_of_writing_is_refused_with_examples(written: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         check_written(written)
+
+
+def test_a_number_beyond_a_limit_is_known_as_one() -> None:
+    style = NumberStyle.of("1234.5")
+    assert [style.is_limit(text) for text in ("< 0.6", "90+", "90", "12-")] == [True, True, False, False]
 
 
 def test_times_of_day_and_years_have_their_own_scales() -> None:

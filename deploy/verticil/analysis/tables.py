@@ -68,15 +68,15 @@ def published_shares(models: ReleaseModels, variables: Sequence[int], pairs: Seq
             item.estimate if ascending else item.estimate.T
         )
     missing_pairs = [pair for pair in pairs if pair not in tables or np.isnan(tables[pair]).any()]
+    which = "this pair" if len(missing_pairs) == 1 else f"these {len(missing_pairs)} pairs"
     if missing_pairs or any(np.isnan(marginals[v]).any() for v in variables):
         names = ", ".join(f'["{schema.names[a]}", "{schema.names[b]}"]' for a, b in missing_pairs)
         raise Misuse(
             "USAGE",
-            f"the release publishes no table of {len(missing_pairs)} pairs of these columns, from which intervals could follow: "
-            f"{names}"
+            f"the release publishes no table of {which} of columns, from which intervals could follow: {names}"
             if missing_pairs
             else "the release leaves out shares of few people, so no interval can follow",
-            hint="name these in `pairs` under [release] of the study; to an owner who runs it again that costs nothing. "
+            hint="name these in `pairs = [..]` under [release] of the study; to an owner who runs it again that costs nothing. "
             "Studies between peers, and an owner's with PrivBayes, publish no pairs",
         )
     total = {v: _to_sum(marginals[v], 1.0) for v in variables}

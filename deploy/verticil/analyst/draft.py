@@ -31,7 +31,8 @@ from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
 from verticil.shared.study.typed_variables import PRIVATE
 from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE
-from verticil.tables.profile import ID_NAMES, Choice, ColumnProfile, TableProfile, profile_table
+from verticil.tables.columns import Choice, ColumnProfile, TableProfile
+from verticil.tables.profile import ID_NAMES, profile_table
 from verticil.tables.ranges import FEWEST_ROWS, means, rounded_bounds
 from verticil.tables.texts import TextColumn
 from verticil.tables.words import column_reasons, has_own_end, value_text
@@ -243,7 +244,7 @@ seed = 1
 
 def _settings(table: TableProfile, id_column: str, names: Mapping[str, str], wording: Wording) -> Iterator[str]:
     """Yield ``[draft.table.PARTY]``: how `simulate` and `synthesize` read the table; party.toml says the same of a node's."""
-    sheet = wording.sheet
+    sheet = wording.sheet or ("" if table.texts.rule is None else table.texts.rule.sheet)
     lines = [f"id = {_quote(id_column)}"] * bool(id_column) + [f"sheet = {_quote(sheet)}"] * bool(sheet)
     columns = list[str]()
     for item in table.columns:

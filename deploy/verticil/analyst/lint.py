@@ -24,9 +24,10 @@ from typing import Final
 
 import numpy as np
 
-from verticil.analyst.prediction import drowned_shares, predict_study, prediction_text
+from verticil.analyst.prediction import drowned_shares, predict_study, prediction_text, worth_of
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
+from verticil.shared.numerics.joint.worth import sentence
 from verticil.shared.numerics.knowledge.reasoning import reach
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
@@ -202,8 +203,7 @@ def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
         yield warning(
             "joint-no-nearer",
             "release.sample_from",
-            "records would hardly be nearer to the people than independent columns; predicted distance to "
-            f"{table.n:,} people: {prediction_text(prediction)}",
+            f"{sentence(worth_of(prediction))}; predicted distance to {table.n:,} people: {prediction_text(prediction)}",
             "fewer columns or categories, a larger epsilon, or more records (--n); else only each column's shares come through",
         )
 

@@ -6,6 +6,7 @@ import math
 from typing import Final
 
 from verticil.shared.numerics.joint.prediction import Prediction, predict
+from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import measures_itself, protocol_of, table_deviations
@@ -78,9 +79,6 @@ def prediction_text(result: Prediction) -> str:
     return f"{result.two_way:.2g} in tables of two columns{three} (independent columns: {result.independent:.2g} in those of two)"
 
 
-def nearer_text(result: Prediction) -> str:
-    """Write how much nearer than independent columns records will be."""
-    nearer = 1 - result.two_way / result.independent if result.independent else 0.0
-    if result.no_nearer:
-        return "hardly nearer to the people than independent columns: do not use them for relations"
-    return f"nearer to the people than independent columns by {nearer:.0%}, as predicted"
+def worth_of(result: Prediction) -> Worth:
+    """Return what records will be worth, by the prediction."""
+    return Worth(two_way=result.two_way, independent=result.independent, one_way=result.one_way, source="predicted")

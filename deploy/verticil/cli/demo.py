@@ -15,10 +15,11 @@ import typer
 
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
 from verticil.cli.study import given_tables
-from verticil.cli.worth_text import fail_if_useless, predicted_worth, print_worth, worth_document
+from verticil.cli.worth_text import fail_if_useless, predicted_worth, print_worth
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.view_models import document
+from verticil.shared.release.worth import worth_document
 
 if TYPE_CHECKING:
     from verticil.shared.numerics.joint.worth import Worth

@@ -37,7 +37,8 @@ def check_alone(study: Study, n: int | None, *, strict: bool, by_column: bool, f
 
 def _print_plan(plan: OwnersPlan) -> None:
     """Print what an owner's release will be worth, a line an epsilon."""
-    from verticil.analyst.prediction import nearer_text
+    from verticil.analyst.prediction import worth_of
+    from verticil.shared.numerics.joint.worth import sentence
     from verticil.shared.numerics.knowledge.words import describe_knowledge
     from verticil.shared.study.review import origin_words
 
@@ -64,6 +65,6 @@ def _print_plan(plan: OwnersPlan) -> None:
         "distance: mean total variation of the tables of two columns to so many people, predicted before anything is read"
     )
     if middle.prediction is not None:
-        say(f"at epsilon {middle.epsilon:g}: records are {nearer_text(middle.prediction)}")
+        say(f"at epsilon {middle.epsilon:g}: {sentence(worth_of(middle.prediction))}")
     print_stated(describe_knowledge(study.knowledge, study.schema))
     print_origins(origin_words(study))

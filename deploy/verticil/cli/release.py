@@ -14,7 +14,8 @@ import typer
 from verticil.cli.budget_text import cost_text
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say, telling
-from verticil.cli.worth_text import print_worth, released_worth
+from verticil.cli.release_estimates import regress, tabulate
+from verticil.cli.worth_text import print_worth
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.progress import Meter
 
@@ -164,8 +165,8 @@ def verify(
     payload = {**result.document(), "deny_list": None if deny_list is None else str(deny_list)}
     if not emit(payload, form=form):
         _print_verified(result)
-        if (worth := released_worth(folder)) is not None:
-            print_worth(worth)
+        if result.worth is not None:
+            print_worth(result.worth)
     if strict and (result.alarms or result.chains_agree is False):
         raise typer.Exit(6)
 
@@ -289,6 +290,10 @@ def ask(
         alone = answer.shares[0].network is None
         what = "the joint model answers alone: the network" if alone else "the delta method"
         say(f"{what} is too wide: {answer.too_wide}", style="dim")
+
+
+app.command("regress", epilog="Example: verticil release regress hearts \"claims == '1' ~ smoker\"")(regress)
+app.command("tabulate", epilog="Example: verticil release tabulate hearts smoker claims")(tabulate)
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors
 from verticil.cli.owners_plan import check_alone
 from verticil.cli.party_text import print_alignment, print_findings, print_origins, print_stated
 from verticil.cli.study_status import print_summary, watch
-from verticil.cli.worth_text import print_worth, released_worth
+from verticil.cli.worth_text import print_worth
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.core.errors import Misuse, printable
 from verticil.shared.study.states import State
@@ -572,8 +572,8 @@ def run(
     }
     if not emit(payload, form=form):
         put(f"[green]release[/] in {out / 'release'}: {result.common_records:,} common records")
-        if (worth := released_worth(out / "release")) is not None:
-            print_worth(worth)
+        if result.worth is not None:
+            print_worth(result.worth)
         say(f"verify it again: verticil release verify {out / 'release'} --ca {out / 'ca.crt'}")
 
 

@@ -16,7 +16,7 @@ import typer
 
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
-from verticil.cli.worth_text import fail_if_useless, print_worth, worth_document
+from verticil.cli.worth_text import fail_if_useless, print_worth
 from verticil.curator.generators import GROUP, Generator, GeneratorResult, Request, generators
 from verticil.curator.study import Method
 from verticil.pki.files import free_folder
@@ -24,6 +24,7 @@ from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.core.installation import install_experiments
 from verticil.shared.privacy.accounts import Cost
+from verticil.shared.release.worth import worth_document
 
 if TYPE_CHECKING:
     from verticil.curator import Synthesized

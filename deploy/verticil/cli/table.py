@@ -25,7 +25,8 @@ def table_command(
 
     Nothing is written or sent. Counts and some values of the table are shown: it is for who holds the table.
     """
-    from verticil.tables.profile import Choice, profile_table
+    from verticil.tables.columns import Choice
+    from verticil.tables.profile import profile_table
     from verticil.tables.words import column_lines
 
     profile = profile_table("owner", table, Choice(columns=tuple(filter(None, columns.split(","))), sheet=sheet))

@@ -1,4 +1,4 @@
-"""What records are worth, on the terminal and in JSON."""
+"""What records are worth, on the terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from verticil.cli.output import Format, say
-from verticil.shared.documents.json_document import parse
-from verticil.shared.numerics.joint.worth import Worth, read_worth, sentence
+from verticil.shared.numerics.joint.worth import Worth, sentence
 
 if TYPE_CHECKING:
-    from verticil.shared.documents.json_document import Json
     from verticil.shared.study.document import Study
 
 
@@ -21,39 +19,14 @@ def print_worth(worth: Worth) -> None:
     say(sentence(worth), style="red" if worth.is_useless else "green")
 
 
-def worth_document(worth: Worth) -> dict[str, Json]:
-    """Return the JSON of what records are worth, the sentence with it."""
-    return {
-        **worth.document(),
-        "source": worth.source,
-        "useless": worth.is_useless,
-        "sentence": sentence(worth),
-    }
-
-
-def released_worth(folder: Path) -> Worth | None:
-    """Return what a verified release says that its records are worth; None: it does not say it."""
-    from verticil.shared.release.signatures import read_document
-
-    value = parse(read_document(folder, "model.json"), source="model.json").value
-    return read_worth(value) if isinstance(value, dict) else None
-
-
 def predicted_worth(study: Study | Path | str, n: int) -> Worth | None:
     """Return what records of a joint model will be worth by the study alone; None: nothing is predicted."""
-    from verticil.analyst.prediction import predict_study
+    from verticil.analyst.prediction import predict_study, worth_of
     from verticil.shared.study.document import Study
     from verticil.shared.study.reading import read_study
 
     prediction = predict_study(study if isinstance(study, Study) else read_study(Path(study)), n)
-    if prediction is None:
-        return None
-    return Worth(
-        two_way=prediction.two_way,
-        independent=prediction.independent,
-        one_way=prediction.one_way,
-        source="predicted",
-    )
+    return None if prediction is None else worth_of(prediction)
 
 
 def fail_if_useless(worth: Worth | None, form: Format) -> None:

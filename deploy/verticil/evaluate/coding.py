@@ -34,8 +34,10 @@ from verticil.shared.numerics.model.elimination import Factor
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release import wording
 from verticil.shared.study.document import Study
+from verticil.tables.categories import IDENTIFYING
+from verticil.tables.columns import MANY_VALUES
 from verticil.tables.missing import is_word
-from verticil.tables.profile import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES
+from verticil.tables.profile import CODES, ID_NAMES
 from verticil.tables.settings import numbers_of, way_of
 from verticil.tables.texts import TextColumn, TextTable
 

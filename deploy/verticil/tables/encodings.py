@@ -26,6 +26,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAMPLE_BYTES: Final = 1 << 20
+_SCORED_BYTES: Final = 1 << 14
 _BAD_BYTES: Final = 0.25  # as many damaged bytes as letters that are whole, or the file is in another encoding
 _CODE_PAGES: Final = (
     "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "koi8_r", "cp866", "mac_roman", "cp850",
@@ -86,17 +87,20 @@ def _code_page(rule: DatasetRule, sample: bytes) -> str:
     """Return the code page of a file, by the words that its letters make; cp1252 or latin-1 where nothing is found."""
     found = ""
     try:
-        import charset_normalizer
+        from charset_normalizer.md import mess_ratio
     except ImportError:
         pass
     else:
-        letters = b"\n".join(line for line in set(sample.splitlines()) if not line.isascii())[: 1 << 16]
-        matches = charset_normalizer.from_bytes(letters, cp_isolation=list(_CODE_PAGES), threshold=0.5)
-        scores = {
-            name: float(match.chaos) + _oddness(_words_of(str(match)))
-            for match in matches
-            for name in {str(match.encoding), *map(str, match.could_be_from_charset)} & set(_CODE_PAGES)
-        }
+        letters = b"\n".join(line for line in dict.fromkeys(sample.splitlines()) if not line.isascii())[:_SCORED_BYTES]
+        scores = dict[str, float]()
+        for name in _CODE_PAGES:
+            try:
+                text = letters.decode(name)
+            except UnicodeDecodeError as error:
+                if error.start < len(letters) - 4:  # else the last letter was cut
+                    continue
+                text = letters[: error.start].decode(name)
+            scores[name] = mess_ratio(text) + _oddness(_words_of(text))
         found = min(scores, key=lambda name: (round(scores[name], 3), _CODE_PAGES.index(name)), default="")
     for name in filter(None, (found, "cp1252", "latin-1")):
         if undecodable(replace(rule, encoding=name)) is None:

@@ -1,7 +1,8 @@
-"""Lines of a CSV file that became no row, behind a quotation mark that is opened and never closed."""
+"""Lines of a CSV file that became no row, or a row though they are none: open quotation marks, too few fields, comments."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
@@ -10,6 +11,9 @@ from verticil.party.dataset.sources.opening import lines_of
 from verticil.party.dataset.sources.source_table import DatasetRule, unreadable
 
 _LOST: Final = 1e-3  # of the lines may become no row
+_NOTABLE: Final = 0.01  # of the rows are left out, and their share is said
+_FEW: Final = 0.01  # of the rows may begin with #, or it is part of the values
+_COMMENT: Final = re.compile(r"#(?!N/A|VALUE!|REF!|DIV/0!|NAME\?|NUM!|NULL!)")
 
 
 def check_lines(rule: DatasetRule, n_rows: int, n_ragged: int, first_ragged: int) -> tuple[str, ...]:
@@ -46,6 +50,31 @@ def check_lines(rule: DatasetRule, n_rows: int, n_ragged: int, first_ragged: int
         f"line {line}: a quotation mark is opened and not closed in its line: {size} lines become no row"
         for line, size in marks
     )
+
+
+def ragged_notes(rule: DatasetRule, n_rows: int, n_ragged: int, first_ragged: int) -> tuple[str, ...]:
+    """Say how many rows were left out because they have too many or too few fields; arguments as of `check_lines`."""
+    if not n_ragged:
+        return ()
+    with closing(lines_of(rule)) as lines:
+        n_comments = sum(_COMMENT.match(line) is not None for line in lines)
+    rows = "1 row has" if n_ragged == 1 else f"{n_ragged:,} rows have"
+    share = f" ({n_ragged / (n_rows + n_ragged):.0%} of all)" if n_ragged >= _NOTABLE * (n_rows + n_ragged) else ""
+    lines_begin = "1 line begins" if n_comments == 1 else f"{n_comments:,} lines begin"
+    comments = f"; {lines_begin} with #, as comments do" if n_comments else ""
+    return (
+        f"{rows} too many or too few fields and {'is' if n_ragged == 1 else 'are'} left out{share}, the first is row "
+        f"{first_ragged} (the header is row 1){comments}",
+    )
+
+
+def comment_notes(texts: Sequence[str], counts: Sequence[int]) -> tuple[str, ...]:
+    """Say that some rows of a table begin as comments do, by the distinct texts of its first column and their rows."""
+    n_comments = sum(count for text, count in zip(texts, counts, strict=True) if _COMMENT.match(text))
+    if not 0 < n_comments <= _FEW * sum(counts):
+        return ()
+    rows = "1 row begins" if n_comments == 1 else f"{n_comments:,} rows begin"
+    return (f"{rows} with #, as comments do, and became part of the table: take such lines out of the file",)
 
 
 def _open_marks(rule: DatasetRule) -> Iterator[tuple[int, int]]:

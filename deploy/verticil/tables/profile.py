@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,18 @@ from verticil.shared.core.arrays import Bools, Floats, Ints
 from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind, value_reader
-from verticil.shared.study.vocabulary import MAX_TEXT, starts_a_formula
+from verticil.tables.categories import has_leading_zero, is_readable, of_categories
+from verticil.tables.columns import (
+    MANY_VALUES,
+    MOST_DECIMALS,
+    Choice,
+    ColumnProfile,
+    TableProfile,
+    leave_out,
+    rows_in_words,
+    with_changes,
+)
+from verticil.tables.hints import unreadable_words
 from verticil.tables.missing import is_word, missing_texts, words_among_numbers
 from verticil.tables.ranges import (
     FEWEST_ROWS,
@@ -34,37 +44,33 @@ from verticil.tables.ranges import (
     without_point_bins,
 )
 from verticil.tables.reading import guess_reading
-from verticil.tables.texts import TextColumn, TextTable, texts_of
+from verticil.tables.texts import TextColumn, texts_of
 from verticil.tables.types import SourceType, source_types
 from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight, sample
 
-MANY_VALUES: Final = 12
-"""A number with more distinct values than this is cut into bins."""
-IDENTIFYING: Final = 0.5
-"""Texts with more distinct values than this part of the rows are left out."""
-MOST_CATEGORIES: Final = 100
+NOUNS: Final[Mapping[Kind, str]] = {
+    "integer": "number", "number": "number", "date": "date", "datetime": "date with a time", "time": "time of day",
+    "category": "text", "ordered": "text", "boolean": "truth value",
+}  # fmt: skip
+"""What a value of a type is called."""
 CODES: Final = 5
 """So many texts, or one for ten distinct numbers, may stand among numbers."""
 ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
 """Names of columns that name the record."""
 _MOST_CODES: Final = 100  # distinct whole numbers that can be codes
 _ROWS_OF_A_CODE: Final = 10
+_MOST_STEPS: Final = 30  # of a scale
 _SPARSE: Final = 0.5  # of the whole numbers between the least and the largest code occur
 _VERY_SPARSE: Final = 0.2  # where they have fewer than three digits, or not all the same number of them
 _TAIL: Final = 0.1
-_LONG: Final = 40  # letters of a free text
-_FREE: Final = 0.2  # of the rows hold free text, or the column holds categories
 _NEARLY_UNIQUE: Final = 0.95
 _MANY_ROWS: Final = 300  # of fewer, measures can by chance be as many whole numbers that follow each other
 _OWNERS_BINS: Final = 20
 _SHARED_BINS: Final = 6
-_WORTH: Final = 10.0  # records that a category of a randomized column should be worth
-_LEADING_ZERO: Final = re.compile(r"[^0-9]*0[0-9]")
-_SUM: Final = re.compile(r"[0-9]+")
-_FINE: Final = re.compile(r"[.,][0-9]{13}|e-")
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
-_MOST_DECIMALS: Final = 12
+_DECIMALS_OF_CODES: Final = 3
+_RUN_OF_DIGITS: Final = re.compile("(?!YYYYMMDD$)[YMDhms]+( until [0-9]+)?|epoch .*")
 _WORD_OF_A_NUMBER: Final = re.compile(
     r"(?i)(^|[^a-z])(id|nr|no|num|number|account|acct|phone|tel|telephone|fax|mobile|konto|record|patient|case|key|pid|ssn|iban)($|[^a-z])"
 )
@@ -72,105 +78,8 @@ _ID_NAME: Final = re.compile(
     r"(?:^|[ _.\-])(?i:id)$|[a-z](?:ID|Id)$|"
     r"(?i:person|patient|subject|participant|respondent|user|member|client|customer|case|record|household|student|worker)(?i:id)$"
 )
-_MANY_IN_OTHER: Final = 0.2  # of the people, from where on groups of codes are proposed
-_MOST_PEOPLE: Final = 0.95  # of the people that the groups must hold
 _FEW_IDS: Final = 50  # distinct values; a column with fewer has categories
 _RARE_ID: Final = 0.02  # distinct values in a row
-_BOOLEANS: Final = frozenset({"true", "false"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnProfile:
-    """What one column is, and what a study would make of it.
-
-    Attributes:
-        source: the column's name in the table.
-        name: without blanks at its ends.
-        kind: its type; of a column that is left out what it seems to be.
-        left_out: why it is left out; empty: it is not.
-        written: how numbers or dates are written; empty: as is usual.
-        unit: of numbers.
-        decimals: of numbers; None: of another type.
-        n_rows, n_distinct: rows, and distinct texts.
-        missing: texts of missing values.
-        n_missing: rows that have one.
-        recode: text of the table -> category, where blanks stand around it.
-        categories: in order; of a number those that are its points alone.
-        timezone: of moments; empty: none.
-        bins, points: on the scale of the type (`written_values.reading.value_reader`).
-        far: points far from all other numbers.
-        n_other: rows whose value is none of the categories.
-        n_other_values: distinct values of these.
-        n_strange: rows of a column of numbers whose text is none, and not missing.
-        means: mean of each bin, of few rows its middle.
-        reasons: why it was decided so, in sentences.
-    """
-
-    source: str
-    name: str
-    kind: Kind
-    n_rows: int
-    n_distinct: int
-    left_out: str = ""
-    written: str = ""
-    unit: str = ""
-    decimals: int | None = None
-    missing: tuple[str, ...] = ()
-    n_missing: int = 0
-    recode: Mapping[str, str] = field(default_factory=dict)
-    categories: tuple[str, ...] = ()
-    bins: tuple[float, ...] = ()
-    points: tuple[float, ...] = ()
-    timezone: str = ""
-    far: tuple[float, ...] = ()
-    n_other: int = 0
-    n_other_values: int = 0
-    n_strange: int = 0
-    strange: tuple[str, ...] = ()
-    numbers: tuple[Floats, Ints] | None = field(default=None, repr=False)
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def missing_share(self) -> float:
-        """The part of the rows without a value."""
-        return self.n_missing / self.n_rows
-
-    @property
-    def other_share(self) -> float:
-        """The part of the rows that no category is for."""
-        return self.n_other / self.n_rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableProfile:
-    """What a table is.
-
-    Attributes:
-        party: whose it is.
-        texts: the table.
-        columns: in its order.
-        notes: on the file.
-    """
-
-    party: str
-    texts: TextTable
-    columns: tuple[ColumnProfile, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What a profile is made for.
-
-    Attributes:
-        epsilon: of each randomized column; None: one owner's tables are measured with noise, and categories are cheap.
-        columns: names of the columns to look at; empty: all.
-        sheet: of a workbook.
-    """
-
-    epsilon: float | None = None
-    columns: tuple[str, ...] = ()
-    sheet: str = ""
 
 
 def profile_table(party: str, path: Path, choice: Choice | None = None) -> TableProfile:
@@ -192,9 +101,12 @@ def profile_table(party: str, path: Path, choice: Choice | None = None) -> Table
     words = words_among_numbers(
         [table.columns[name].texts for name, writing in writings.items() if writing is not None]
     )
+    first_of = {name.strip(): name for name in reversed(names)}
     columns = tuple(
         _of_unread_type(name, unread[name], table.n_rows)
         if name in unread
+        else _of_second_name(table.columns[name])
+        if first_of[name.strip()] != name and name.strip()
         else _profile(table.columns[name], writings[name], types.get(name), words, choice)
         for name in names
         if not choice.columns or name in choice.columns
@@ -219,7 +131,7 @@ def _writing(column: TextColumn, source: SourceType | None, delimiter: str) -> _
     if not values or (source is not None and source.kind in {"boolean", "category", "ordered"}):
         return None
     dates = None if source is not None and source.kind in {"integer", "number"} else guess_dates(values)
-    if dates is not None and "epoch" in dates.written and _names_a_number(column.source):
+    if dates is not None and _RUN_OF_DIGITS.fullmatch(dates.written) and _names_a_number(column.source):
         dates = None  # a telephone's number has ten digits, too
     if dates is not None:
         pattern = DatePattern.of(dates.written)
@@ -228,7 +140,7 @@ def _writing(column: TextColumn, source: SourceType | None, delimiter: str) -> _
             kind = "date"
         return _Written(kind=kind, writing=dates)
     numbers = guess_numbers(values, delimiter=delimiter)
-    if not numbers.n_read or _has_leading_zero(values):
+    if not numbers.n_read or has_leading_zero(values):
         return None
     n_texts = round(len(values) * (1 - numbers.share))
     n_numbers = len(values) - n_texts
@@ -244,15 +156,6 @@ def _are_days(pattern: DatePattern, texts: Sequence[str]) -> bool:
     return all(is_midnight(moment) for moment in moments)
 
 
-def _has_leading_zero(texts: Sequence[str]) -> bool:
-    """Return whether whole numbers, perhaps behind a letter, have leading zeros, which only codes have."""
-    if not any(map(_LEADING_ZERO.match, texts)):
-        return False
-    bare_texts = [re.sub(r"^[^0-9]*|[^0-9]*$", "", text) for text in texts]
-    codes = [text for text in bare_texts if len(text) > 1 and text[0] == "0" and _SUM.fullmatch(text)]
-    return bool(codes) and all(_SUM.fullmatch(text) for text in bare_texts)
-
-
 # ---- one column
 
 
@@ -263,6 +166,15 @@ def _of_unread_type(name: str, type_name: str, n_rows: int) -> ColumnProfile:
     return ColumnProfile(
         source=name, name=name.strip(), kind="category", n_rows=n_rows, n_distinct=0, left_out=reason + hint
     )
+
+
+def _of_second_name(column: TextColumn) -> ColumnProfile:
+    """Return the profile of a column whose name differs from another one's in blanks alone."""
+    reason = "another column has this name, too, but for blanks around it: give each a name of its own"
+    return ColumnProfile(
+        source=column.source, name=column.source.strip(), kind="category", n_rows=len(column.index),
+        n_distinct=len(column.texts), left_out=reason,
+    )  # fmt: skip
 
 
 def _profile(
@@ -282,18 +194,30 @@ def _profile(
     )
     values = {text: count for text, count in counts.items() if text not in set(missing.texts)}
     if (repeated := _repeated_id(base, len(values))) != "":
-        return _leave_out(base, repeated)
-    if not is_readable(base.name):
-        return _leave_out(
-            base, "its name is no plain text" if base.name else "it has no name: give it one in the header"
+        return leave_out(base, repeated)
+    if not base.name:
+        has_index = _is_index(list(values))
+        return leave_out(
+            base,
+            "it has no name, and its numbers count the rows, as an index of pandas or R does"
+            if has_index
+            else "it has no name: give it one in the header",
         )
+    if not is_readable(base.name):
+        return leave_out(base, f"its name {unreadable_words([base.name])}")
     if len({text.strip() for text in values}) < 2:
-        return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
+        return leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
     if written is not None:
         profile = _of_values(base, values, written, source, choice)
         if profile is not None:
             return profile
-    return _of_categories(base, values, source, choice, is_code=written is not None)
+    return of_categories(base, values, source, choice, is_code=written is not None)
+
+
+def _is_index(texts: Sequence[str]) -> bool:
+    """Return whether texts are the numbers from 0 or 1 on, in their order."""
+    first = texts[0] if texts else ""
+    return first in {"0", "1"} and list(texts) == [str(number) for number in range(int(first), int(first) + len(texts))]
 
 
 def _repeated_id(base: ColumnProfile, n_values: int) -> str:
@@ -308,16 +232,6 @@ def _repeated_id(base: ColumnProfile, n_values: int) -> str:
     )
 
 
-def _leave_out(profile: ColumnProfile, reason: str) -> ColumnProfile:
-    return _with(profile, left_out=reason)
-
-
-def _with(profile: ColumnProfile, *reasons: str, **changes: object) -> ColumnProfile:
-    import dataclasses
-
-    return dataclasses.replace(profile, reasons=(*profile.reasons, *filter(None, reasons)), **changes)  # type: ignore[arg-type]
-
-
 def _of_values(
     base: ColumnProfile, counts: Mapping[str, int], written: _Written, source: SourceType | None, choice: Choice
 ) -> ColumnProfile | None:
@@ -325,16 +239,17 @@ def _of_values(
     kind, writing = written.kind, written.writing
     values, weights, strange = _numbers(counts, kind, writing.written)
     if len(values) < 2:
-        return _leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
+        return leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
     whole = kind == "number" and bool((values == np.floor(values)).all())
     if kind == "number":
         kind = "integer" if whole and (source is None or source.kind != "number") else "number"
     n_strange = sum(counts[text] for text in strange)
-    base = _with(
+    base = with_changes(
         base,
         writing.doubt,
-        f"{n_strange:,} rows ({n_strange / base.n_rows:.1%}) hold no {'number' if kind in {'integer', 'number'} else 'date'}: "
-        "they become missing"
+        _limits(counts, writing.written) if kind in {"integer", "number"} else "",
+        f"{rows_in_words(n_strange, base.n_rows)} hold{'s' * (n_strange == 1)} no {NOUNS[kind]}: "
+        + ("it becomes missing" if n_strange == 1 else "they become missing")
         if strange
         else "",
         kind=kind,
@@ -351,12 +266,28 @@ def _of_values(
     if kind in {"date", "datetime", "time"}:
         return _of_moments(base, values, weights, choice)
     if whole and (reason := _identifier_reason(base, counts, values, weights)):
-        return _leave_out(base, reason)
-    if whole and _are_codes(values, weights):
+        return leave_out(base, reason)
+    if kind in {"integer", "number"} and not writing.unit and _are_codes(values, weights):
         return None
     if len(values) <= MANY_VALUES and not _can_be_written(values).all():
         return None
     return _of_numbers(base, counts, values, weights, choice)
+
+
+def _limits(counts: Mapping[str, int], written: str) -> str:
+    """Return in how many rows a number stands for all beyond it, as in ``< 0.6``; empty: in none."""
+    if written in {"plain", *OLD_STYLES}:
+        return ""
+    is_limit = NumberStyle.of(written).is_limit
+    texts = [text for text in counts if is_limit(text)]
+    n_rows = sum(counts[text] for text in texts)
+    if not texts:
+        return ""
+    example = max(texts, key=lambda text: (counts[text], text)).strip()
+    return (
+        f"{n_rows:,} of {sum(counts.values()):,} rows hold a number beyond a limit, such as '{example}': each is taken for "
+        "the limit itself"
+    )
 
 
 def _timezone(kind: Kind, written: str) -> str:
@@ -402,7 +333,11 @@ def _identifier_reason(base: ColumnProfile, counts: Mapping[str, int], values: F
 
 
 def _are_codes(values: Floats, weights: Ints) -> bool:
-    """Return whether whole numbers are codes: few, with many rows each, and with gaps between that no measure has."""
+    """Return whether numbers of at most three decimals are codes: few, with many rows each, and gaps that no measure has."""
+    scale = next((10.0**n for n in range(_DECIMALS_OF_CODES + 1) if _is_whole(values * 10.0**n)), 0.0)
+    if not scale or not MANY_VALUES < len(values) <= 2 * _MOST_CODES:
+        return False
+    values = np.round(values * scale)
     points = find_points(values, weights)
     rest = ~np.isin(values, points.far)
     some, rows = values[rest], weights[rest]
@@ -413,8 +348,19 @@ def _are_codes(values: Floats, weights: Ints) -> bool:
     if len(inner) < 3:
         return False
     lattice = (inner[-1] - inner[0]) / int(np.gcd.reduce(np.diff(inner).astype(np.int64))) + 1
-    widths = {len(str(int(value))) for value in some}
+    widths = {len(str(int(value))) for value in some} if scale == 1 else set[int]()
     return bool(len(inner) / lattice < (_SPARSE if len(widths) == 1 and min(widths) >= 3 else _VERY_SPARSE))
+
+
+def _is_short_scale(values: Floats, weights: Ints, resolution: float) -> bool:
+    """Return whether numbers are a scale of few steps of several units, such as scores by fives, between which bins would lie."""
+    if len(values) > _MOST_STEPS or weights.min() < FEWEST_ROWS:
+        return False
+    return int(np.gcd.reduce(np.diff(np.round(values / resolution)).astype(np.int64))) > 1
+
+
+def _is_whole(values: Floats) -> bool:
+    return bool((np.abs(values - np.round(values)) < 1e-6).all())
 
 
 def _of_numbers(
@@ -426,15 +372,16 @@ def _of_numbers(
     if span < _SMALLEST or max(abs(values[0]), abs(values[-1])) >= _LARGEST:
         size = "small" if span < 1 else "large"
         better = "smaller" if size == "small" else "larger"
-        return _leave_out(
+        return leave_out(
             base,
             f"its numbers are too {size} to be written: use a {better} unit, so that they lie within 1e-9 and 1e15",
         )
-    if len(values) <= MANY_VALUES:
+    is_short = len(values) <= MANY_VALUES or (choice.epsilon is None and _is_short_scale(values, weights, resolution))
+    if is_short:
         kept = weights >= FEWEST_ROWS
         if kept.sum() < 2:
-            return _leave_out(base, f"fewer than 2 numbers have {FEWEST_ROWS} rows")
-        return _with(
+            return leave_out(base, f"fewer than 2 numbers have {FEWEST_ROWS} rows")
+        return with_changes(
             base,
             decimals=decimals,
             points=tuple(values[kept].tolist()),
@@ -445,12 +392,12 @@ def _of_numbers(
     rest = ~np.isin(values, points.values)
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
     edges = without_point_bins(edges, points.values, resolution)
-    return _with_ranges(_with(base, decimals=decimals), edges, points, weights[rest], n_distinct=int(rest.sum()))
+    return _with_ranges(with_changes(base, decimals=decimals), edges, points, weights[rest], n_distinct=int(rest.sum()))
 
 
 def _can_be_written(values: Floats) -> Bools:
-    """Return which numbers a study can hold exactly: those of at most `_MOST_DECIMALS` decimals."""
-    can: Bools = np.round(values, _MOST_DECIMALS) == values
+    """Return which numbers a study can hold exactly: those of at most `MOST_DECIMALS` decimals."""
+    can: Bools = np.round(values, MOST_DECIMALS) == values
     return can
 
 
@@ -459,11 +406,13 @@ def _with_ranges(
 ) -> ColumnProfile:
     if len(edges) < 2 or rest.sum() < FEWEST_ROWS:
         if len(points.values) < 2:
-            return _leave_out(base, f"fewer than 2 bins have {FEWEST_ROWS} rows")
-        return _with(base, points=points.values, far=points.far, n_other=int(rest.sum()), n_other_values=n_distinct)
+            return leave_out(base, f"fewer than 2 bins have {FEWEST_ROWS} rows")
+        return with_changes(
+            base, points=points.values, far=points.far, n_other=int(rest.sum()), n_other_values=n_distinct
+        )
     if len(edges) + len(points.values) < 3:
-        return _leave_out(base, f"fewer than 2 bins have {FEWEST_ROWS} rows")
-    return _with(base, bins=tuple(edges), points=points.values, far=points.far)
+        return leave_out(base, f"fewer than 2 bins have {FEWEST_ROWS} rows")
+    return with_changes(base, bins=tuple(edges), points=points.values, far=points.far)
 
 
 def _of_moments(base: ColumnProfile, values: Floats, weights: Ints, choice: Choice) -> ColumnProfile:
@@ -496,119 +445,4 @@ def _decimals(counts: Mapping[str, int], written: str) -> int:
             widths.append(max(0, -int(exponent[1])))
         else:
             widths.append(0)
-    return min(int(np.quantile(widths, 0.999, method="higher")), _MOST_DECIMALS)
-
-
-# ---- categories
-
-
-def is_readable(text: str) -> bool:
-    """Return whether a text can be a category: plain, at most 200 letters, and nothing that a spreadsheet computes."""
-    return (
-        bool(text)
-        and not starts_a_formula(text)
-        and text == text.strip()
-        and len(text) <= MAX_TEXT
-        and not any(unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} for letter in text)
-    )
-
-
-def _of_categories(
-    base: ColumnProfile, counts: Mapping[str, int], source: SourceType | None, choice: Choice, *, is_code: bool
-) -> ColumnProfile:
-    n = sum(counts.values())
-    if len(counts) > max(IDENTIFYING * base.n_rows, MANY_VALUES):
-        return _leave_out(base, f"{len(counts):,} distinct texts in {base.n_rows:,} rows look identifying")
-    n_free = sum(count for text, count in counts.items() if len(text) > _LONG and " " in text.strip())
-    if n_free > _FREE * n and source is None and len(counts) > MANY_VALUES:
-        return _leave_out(base, f"it holds free text of more than {_LONG} letters in {n_free:,} rows")
-    merged: dict[str, int] = {}
-    recode: dict[str, str] = {}
-    for text, count in counts.items():
-        bare = text.strip()
-        merged[bare] = merged.get(bare, 0) + count
-        if bare != text:
-            recode[text] = bare
-    ranked = sorted(
-        (text for text in merged if is_readable(text) and merged[text] >= FEWEST_ROWS),
-        key=lambda text: (-merged[text], text),
-    )
-    if sum(map(is_readable, merged)) < 2:
-        return _leave_out(base, "its values are no plain texts of at most 200 letters")
-    categories = ranked[: _most_categories(n, choice)]
-    if len(categories) == len(merged) - 1 and len(ranked) == len(merged):
-        categories = ranked  # one value alone is no `other`
-    kept = set(categories)
-    n_other = sum(count for text, count in merged.items() if text not in kept)
-    if len(categories) + (n_other >= FEWEST_ROWS) < 2:
-        return _leave_out(base, f"fewer than 2 categories have {FEWEST_ROWS} rows")
-    order = () if source is None else source.categories
-    kind: Kind = "ordered" if order else "category"
-    kind = "boolean" if {text.casefold() for text in merged} <= _BOOLEANS else kind
-    reasons = list[str]()
-    if is_code and any(_FINE.search(text) for text in merged):
-        reasons.append(
-            f"its {len(merged)} numbers have more than {_MOST_DECIMALS} decimals, so they are taken for categories"
-        )
-    elif is_code:
-        reasons.append(
-            f"its {len(merged)} whole numbers are taken for codes: few, with many rows each, and gaps between them"
-        )
-    if recode:
-        n_blank = sum(counts[text] for text in recode)
-        reasons.append(f"blanks stand around its values in {n_blank:,} rows; they are taken off")
-    if n_other >= FEWEST_ROWS:
-        reasons.append(
-            f"{n_other / base.n_rows:.0%} of the people are in 'other', which is for {len(merged) - len(kept):,} values"
-            + _prefix_hint(merged, n_other / n)
-        )
-    elif n_other:
-        reasons.append(
-            f"{n_other} row{'s' * (n_other != 1)} with a value that fewer than {FEWEST_ROWS} rows have: a category is drawn "
-            "for each"
-        )
-    return _with(
-        base,
-        *reasons,
-        kind=kind,
-        categories=tuple(sorted(categories, key=order.index) if order else _in_order(categories)),
-        recode={text: bare for text, bare in recode.items() if bare in kept},
-        n_other=n_other,
-        n_other_values=len(merged) - len(kept),
-        written="",
-        unit="",
-        numbers=None,
-    )
-
-
-def _prefix_hint(counts: Mapping[str, int], other_share: float) -> str:
-    """Return how first letters make fewer categories of codes of which many people are in `other`; empty: they do not."""
-    total = sum(counts.values())
-    if other_share < _MANY_IN_OTHER or any(" " in text for text in counts):
-        return ""
-    for n_letters in (3, 2, 1):
-        groups: dict[str, int] = {}
-        for text, count in counts.items():
-            groups[text[:n_letters]] = groups.get(text[:n_letters], 0) + count
-        large = [count for count in groups.values() if count >= FEWEST_ROWS]
-        if 2 <= len(large) <= MOST_CATEGORIES and sum(large) >= _MOST_PEOPLE * total:
-            letters = f"first {n_letters} letters make" if n_letters > 1 else "first letter makes"
-            return f'; their {letters} {len(large)} categories of them: group_by = "prefix:{n_letters}"'
-    return ""
-
-
-def _in_order(categories: Sequence[str]) -> list[str]:
-    read = value_reader("number", "plain")
-    return sorted(categories, key=lambda text: (number if (number := read(text)) is not None else math.inf, text))
-
-
-def _most_categories(n: int, choice: Choice) -> int:
-    """Return how many categories so many people can have: all that have enough, or of a randomized column what its noise leaves.
-
-    Of K categories at epsilon a column of n records is worth n a^2, a = (e^epsilon - 1) / (e^epsilon + K - 1).
-    """
-    if choice.epsilon is None:
-        return MOST_CATEGORIES
-    odds = math.exp(choice.epsilon)
-    worth = [n * ((odds - 1) / (odds + k - 1)) ** 2 / k for k in range(1, MOST_CATEGORIES + 1)]
-    return max(8, sum(share >= _WORTH for share in worth))
+    return min(int(np.quantile(widths, 0.999, method="higher")), MOST_DECIMALS)

@@ -16,6 +16,8 @@ from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, WORK
 from verticil.shared.core.errors import DataFault
 from verticil.tables.delimiters import columns_in_runs, count_typed, find_form
 from verticil.tables.encodings import guess_encoding
+from verticil.tables.other_files import check_form, check_is_text
+from verticil.tables.ranges import FEWEST_ROWS
 
 _PACKINGS: Final = frozenset({".gz", ".bz2", ".xz", ".zst", ".zip"})
 _SAMPLE_LINES: Final = 2_000
@@ -74,31 +76,26 @@ def _of_workbook(rule: DatasetRule) -> Reading:
     require_package(rule)
     if rule.sheet:
         return Reading(rule=rule)
-    names = workbooks.sheets_of(rule)
-    others = ", ".join(f"'{name}'" for name in names[1:])
-    remark = (
-        f"the workbook has several sheets with rows: '{names[0]}' is read, not {others}; --sheet names one"
-        if others
-        else ""
-    )
-    return Reading(rule=rule, remarks=(remark,) * bool(remark))
+    sheets = workbooks.sheets_of(rule)
+    names = list(sheets)
+    tables = [name for name, (n_rows, n_columns) in sheets.items() if n_rows > FEWEST_ROWS and n_columns > 1]
+    best = next(iter([*tables, *names]), "")
+    others = ", ".join(f"'{name}'" for name in names if name != best)
+    why = ", the first one that holds a table" if names and best != names[0] else ""
+    remark = f"the workbook has several sheets with rows: '{best}' is read{why}, not {others}; --sheet names one"
+    return Reading(rule=replace(rule, sheet=best) if why else rule, remarks=(remark,) * bool(others))
 
 
 def _of_csv(rule: DatasetRule) -> Reading:
     encoding, remarks = guess_encoding(rule)
     rule = replace(rule, encoding=encoding)
+    check_is_text(rule)
     if is_compressed(rule):
         remarks = [*remarks, "the file is compressed: it is inflated while it is read"]
     lines = _sample(rule)
     form = find_form(lines)
+    check_form(rule, lines, form)
     rule = replace(rule, delimiter=form.delimiter, skip=form.skip)
-    if form.lacks:
-        raise unreadable(
-            rule,
-            f"the header in line {form.skip + 1} has {form.n_fields - 1} names, and nearly all rows have {form.n_fields} fields",
-            hint="does the first column lack a name (in R: write.csv(.., row.names = FALSE)), or does a delimiter stand inside "
-            "of values without quotation marks around them?",
-        )
     is_open = form.n_fields == 1 or (form.delimiter == " " and not all(form.header))
     if is_open and (n_columns := columns_in_runs(lines[form.skip :])) > 1:
         raise unreadable(
@@ -114,7 +111,10 @@ def _of_csv(rule: DatasetRule) -> Reading:
     if form.delimiter not in {",", ";", "\t"}:
         remarks.append(f"{DELIMITERS[form.delimiter]} is the delimiter")
     if form.skip:
-        remarks.append(f"the header is in line {form.skip + 1}: {form.skip} lines above it are left out")
+        lines_above = "1 line above it is" if form.skip == 1 else f"{form.skip} lines above it are"
+        remarks.append(f"the header is in line {form.skip + 1}: {lines_above} left out")
+    if any('\\"' in line for line in lines):
+        remarks.append('a reversed stroke stands before quotation marks, and stays in the texts: CSV doubles them ("")')
     return Reading(rule=rule, remarks=tuple(remarks))
 
 

@@ -15,8 +15,8 @@ from verticil.shared.documents.toml_table import Table
 from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, number_of, value_reader
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
+from verticil.tables.columns import TableProfile
 from verticil.tables.missing import is_word
-from verticil.tables.profile import TableProfile
 from verticil.tables.reading import guess_reading
 from verticil.tables.writing import guess_dates, guess_numbers
 

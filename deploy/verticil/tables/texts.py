@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts, rows_in_footer
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts, rows_in_footer, twice
 from verticil.party.dataset.sources.opening import count_lines
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
-from verticil.tables.lost_lines import check_lines
+from verticil.tables.lost_lines import check_lines, comment_notes, ragged_notes
 from verticil.tables.reading import guess_reading
 
 MAX_ROWS: Final = 20_000_000
@@ -79,12 +79,8 @@ def texts_of(
     if only is not None and (absent := missing_columns(rule, names, list(only))) is not None:
         raise absent
     names = tuple(name for name in names if only is None or name in only)
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise DataFault(
-            "DATA_UNREADABLE",
-            f"{rule.name}: column '{twice[0]}' occurs {names.count(twice[0])} times, expected once",
-            hint="give each column a name of its own",
-        )
+    if several := [name for name, count in Counter(names).items() if count > 1]:
+        raise twice(rule, several[0], names.count(several[0]))
     check_size(rule, rows_in_footer(rule), len(names))
     texts: dict[str, dict[str, int]] = {name: {} for name in names}
     rows: dict[str, list[NDArray[np.int64]]] = {name: [] for name in names}
@@ -111,12 +107,7 @@ def texts_of(
         lost = check_lines(rule, n_rows, n_ragged, first_ragged)
     if n_rows == 0:
         raise DataFault("DATA_EMPTY", f"{rule.name}: the table has no rows")
-    notes = list(lost)
-    if n_ragged:
-        notes.append(
-            f"{n_ragged} rows have too many or too few fields and are left out, the first is row {first_ragged} "
-            "(the header is row 1)"
-        )
+    notes = [*lost, *ragged_notes(rule, n_rows, n_ragged, first_ragged)]
     columns: dict[str, TextColumn] = {}
     for name in names:
         index = np.concatenate(rows[name])
@@ -128,6 +119,8 @@ def texts_of(
         columns[name] = TextColumn(
             party=party, source=name, texts=present, counts=counts[counts > 0].tolist(), index=index
         )
+    if rule.format == "csv" and names:
+        notes += comment_notes(columns[names[0]].texts, columns[names[0]].counts)
     return TextTable(columns=columns, n_rows=n_rows, notes=notes, rule=rule)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
-from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
+from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS, Kind
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.typed_variables import bin_labels
-from verticil.tables.profile import ColumnProfile, TableProfile
+from verticil.tables.columns import ColumnProfile, TableProfile
 from verticil.tables.ranges import FEWEST_ROWS
+
+_PLURALS: Final[Mapping[Kind, str]] = {
+    "integer": "numbers", "number": "numbers", "date": "dates", "datetime": "dates with a time", "time": "times of day",
+    "category": "texts", "ordered": "texts", "boolean": "truth values",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +126,14 @@ def column_reasons(item: ColumnProfile, *, are_declared: bool = True) -> Iterato
     if item.left_out:
         return
     if item.written:
-        kind = "dates" if item.kind in MOMENTS else "numbers"
-        yield f'it holds {kind} written as {item.written}; in party.toml: written = "{item.written}"'
+        signs = (
+            ", with signs that programs do not write (such as \u2212 or < or a sign behind)"
+            if item.written == "1234.5"
+            else ""
+        )
+        yield f'it holds {_PLURALS[item.kind]} written as {item.written}{signs}; in party.toml: written = "{item.written}"'
+    if item.timezone:
+        yield f"its moments have a zone: records have them in {item.timezone}"
     for point in item.far:
         rows = _rows_of(item, point)
         yield (

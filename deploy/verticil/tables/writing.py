@@ -7,6 +7,8 @@ cannot.
 
 from __future__ import annotations
 
+import datetime as dt
+import functools
 import itertools
 import re
 from collections import Counter
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
-from verticil.shared.documents.written_values.numbers import EXAMPLES, MAX_STYLE, OLD_STYLES, NumberStyle
+from verticil.shared.documents.written_values.numbers import EXAMPLES, MAX_STYLE, OLD_STYLES, NumberStyle, read_plain
 from verticil.shared.documents.written_values.reading import value_reader
 
 SAMPLE: Final = 2_000
@@ -33,20 +35,34 @@ DAYS: Final = (
     "YYYY-MM-DD", "DD.MM.YYYY", "DD/MM/YYYY", "MM/DD/YYYY", "YYYY/MM/DD", "YYYY.MM.DD", "DD-MM-YYYY", "MM-DD-YYYY", "YYYYMMDD",
     "DD MON YYYY", "DD-MON-YYYY", "DD. MONTH YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD/MON/YYYY", "DD.MM.YY",
     "DD/MM/YY", "MM/DD/YY", "DD-MM-YY", "DD-MON-YY", "DD MON YY", "YYYY-MM", "MM/YYYY", "MM.YYYY", "MON YYYY", "MON-YYYY",
-    "MON-YY", "YYYY MON",
+    "MON-YY", "YYYY MON", "WEEKDAY, DD MON YYYY", "WEEKDAY, DD. MONTH YYYY", "WEEKDAY, MON DD, YYYY", "WEEKDAY MON DD YYYY",
+    "WEEKDAY, DD.MM.YYYY", "WEEKDAY DD.MM.YYYY", "WEEKDAY DD/MM/YYYY", "WEEKDAY MM/DD/YYYY",
 )  # fmt: skip
 """Patterns of days that are tried, the more usual first."""
-_TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh.mm")
+_TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh:mmAM", "hh:mm:ssAM", "hh.mm")
 _ZONED: Final = ("hh:mmZ", "hh:mm:ss.fZ")
 _JOINTS: Final = (" ", "T", ", ")
+_RUNS: Final = ("YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "YYYYMMDD hhmmss", "YYYYMMDDThhmm", "YYYYMMDD hhmm")
+_OF_WIDTH: Final = {
+    6: ("YYYYMM", "YYMMDD", "DDMMYY", "MMDDYY"),
+    8: ("YYYYMMDD", "DDMMYYYY", "MMDDYYYY"),
+    12: ("YYYYMMDDhhmm",),
+    14: ("YYYYMMDDhhmmss",),
+}
+"""Patterns of so many digits."""
 _EPOCHS: Final = {"epoch s": (10, 10), "epoch ms": (13, 13), "epoch us": (16, 16), "epoch ns": (19, 19)}
 _FEWEST_DIGITS: Final = 3  # of a time of day
 _FIRST_EPOCH: Final = 5e8  # 1985-11-05: earlier whole numbers of ten digits are taken for numbers
 _LAST_EPOCH: Final = 4e9
 _LONGEST_SPAN: Final = 1.3e9  # 41 years
 _FEW_MOMENTS: Final = 20  # fewer whole numbers of one width are no evidence
+_LAST_OF_POSIX: Final = 68  # two digits up to here are 20.., the others 19..
+_PARTLY: Final = 0.3  # of the numbers have a unit of letters behind a blank, or the letters are part of codes
 _FIRST_YEAR, _LAST_YEAR = 1800, 2200  # of eight digits that are a date
 _DIGITS: Final = re.compile(r"[0-9]+")
+_SECONDS: Final = re.compile(r"[0-9]{10}\.[0-9]+")
+_LONG_NAME: Final = re.compile(r"[^\W\d_]{5,}")
+_TAIL: Final = re.compile("[+\u2212\u2012\u2013\u2014-]{1,2}$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +105,9 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
     ('1234.5%', '1.234,5')
     """
     some = sample(texts)
-    unit, is_before = _unit(some)
+    if _are_plain(some):
+        return Writing(written="plain", n_read=len(some), n_texts=len(some))
+    unit, is_before, unit_share = _unit(some)
     ways = [*OLD_STYLES, *EXAMPLES]
     if unit:
         ways += [f"{unit}{example}" if is_before else f"{example}{_gap(unit)}{unit}" for example in EXAMPLES]
@@ -101,9 +119,24 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
         written = next((way for way in best if way not in OLD_STYLES), written)
     style = None if written in OLD_STYLES else NumberStyle.of(written)
     own_unit = "" if style is None else style.unit
-    if style is not None and sum(map(style.is_limit, some)) > most / 2:
-        most = 0  # <=50K and >50K are categories
+    if style is not None:
+        n_limits = sum(map(style.is_limit, some))
+        if n_limits > most / 2 or all(text.strip().startswith("(") for text in some):
+            most = 0  # <=50K and >50K are categories, and so are (1), (2)
+    if own_unit and unit_share < _ENOUGH:
+        partly = (
+            f"'{own_unit}' stands at {unit_share:.0%} of its distinct numbers: all are taken for numbers of one kind"
+        )
+        doubt = "; ".join(filter(None, (doubt, partly)))
+        own_unit = own_unit if any(map(str.isalpha, own_unit)) else ""
     return Writing(written=written, n_read=most, n_texts=len(some), doubt=doubt, unit=own_unit)
+
+
+def _are_plain(texts: Sequence[str]) -> bool:
+    """Return whether all texts are numbers as programs write them, and no mark in them can separate thousands."""
+    marked = [text for text in texts if "." in text]
+    is_decimal = not marked or any(_THREE.fullmatch(text.strip()) is None for text in marked)
+    return is_decimal and all(read_plain(text) is not None for text in texts)
 
 
 def _gap(unit: str) -> str:
@@ -114,12 +147,15 @@ def _count(read: Callable[[str], float | None], texts: Sequence[str]) -> int:
     return sum(read(text) is not None for text in texts)
 
 
-def _unit(texts: Sequence[str]) -> tuple[str, bool]:
-    """Return the unit that nearly all numbers among the texts have, and whether it stands before them; empty: there is none."""
+def _unit(texts: Sequence[str]) -> tuple[str, bool, float]:
+    """Return the only unit that the numbers among the texts have, whether it stands before them, and the part that has it.
+
+    No number is without the unit, or it is the only one and no part of a code. An empty unit: there is none.
+    """
     units = Counter[tuple[str, bool]]()
-    n = 0
+    n = n_bare = 0
     for text in texts:
-        match = _CORE.fullmatch(text.strip())
+        match = _CORE.fullmatch(_without_signs(text))
         if match is None:
             continue
         n += 1
@@ -130,13 +166,26 @@ def _unit(texts: Sequence[str]) -> tuple[str, bool]:
             continue
         if unit := before or behind:
             units[unit, bool(before)] += 1
+        else:
+            n_bare += 1
     if not units or n < _ENOUGH * len(texts):
-        return "", False
+        return "", False, 0.0
     (unit, is_before), count = units.most_common(1)[0]
     if is_before and unit.isalpha() and not _CURRENCY.fullmatch(unit):
-        return "", False  # A10 is a code
+        return "", False, 0.0  # A10 is a code
     fits = len(unit) <= min(_MOST_UNIT, MAX_STYLE - 10) and not any(letter in "|\"'" for letter in unit)
-    return (unit, is_before) if fits and count >= _ENOUGH * n else ("", False)
+    has_letters = any(map(str.isalpha, unit))  # 12a is no number of a
+    is_apart = any(text.strip().endswith(f" {unit}") for text in texts)
+    is_alone = count + n_bare >= _ENOUGH * n and (not has_letters or (is_apart and count >= _PARTLY * n))
+    return (unit, is_before, count / n) if fits and (count >= _ENOUGH * n or is_alone) else ("", False, 0.0)
+
+
+def _without_signs(text: str) -> str:
+    """Return a text without what makes its number negative, open or whole: ``(5)``, ``5-``, ``90+``, ``12,-``."""
+    bare = text.strip()
+    if bare.startswith("(") and bare.endswith(")"):
+        bare = bare[1:-1].strip()
+    return _TAIL.sub("", bare) or bare
 
 
 def _thousands(best: Sequence[str], texts: Sequence[str], delimiter: str) -> tuple[str, str]:
@@ -176,18 +225,20 @@ def guess_dates(texts: Sequence[str]) -> Writing | None:
     some = sample(texts)
     if not some:
         return None
-    if all(_DIGITS.fullmatch(text.strip()) for text in some):
+    if all(_DIGITS.fullmatch(text.strip()) or _SECONDS.fullmatch(text.strip()) for text in some):
         return _of_digits(some)
     ways, rest = list[str](), list(some)
-    doubt = ""
+    doubts = list[str]()
     while rest and len(ways) < 4:
         fits = {way: _count(DatePattern.of(way).read, rest) for way in _candidates(rest[:20])}
         if not fits or not (most := max(fits.values())):
             break
         best = next(way for way in fits if fits[way] == most)
         if not ways:
-            doubt = _other_order(best, [way for way in fits if fits[way] == most], rest)
-        ways.append(best)
+            doubts.append(_other_order(best, [way for way in fits if fits[way] == most], rest))
+        best, doubt = _with_years(best, rest)
+        ways.append(_with_long_names(best, rest))
+        doubts.append(doubt)
         read = DatePattern.of(best).read
         rest = [text for text in rest if read(text) is None]
         if most < 0.02 * len(some):
@@ -196,6 +247,7 @@ def guess_dates(texts: Sequence[str]) -> Writing | None:
     n_read = len(some) - _count_unread(ways, some)
     if not ways or n_read < _ENOUGH * len(some):
         return None
+    doubt = "; ".join(dict.fromkeys(filter(None, doubts)))
     return Writing(written=" | ".join(ways), n_read=n_read, n_texts=len(some), doubt=doubt)
 
 
@@ -206,14 +258,47 @@ def _count_unread(ways: Sequence[str], texts: Sequence[str]) -> int:
     return sum(read(text) is None for text in texts)
 
 
+def _with_long_names(way: str, texts: Sequence[str]) -> str:
+    """Return a pattern with whole names of months where the texts have them."""
+    is_short = "MON" in way and "MONTH" not in way and "WEEKDAY" not in way
+    return way.replace("MON", "MONTH") if is_short and any(map(_LONG_NAME.search, texts)) else way
+
+
+def _with_years(way: str, texts: Sequence[str]) -> tuple[str, str]:
+    """Return a pattern of two-digit years with the last year that they say, and that this was taken so.
+
+    Years until 2068 are this century's, which is wrong of dates of birth: where that makes dates of the last century and of years
+    to come, or of these alone, no year is later than this one.
+    """
+    if not re.search("(?<!Y)YY(?!Y)", way):
+        return way, ""
+    read = DatePattern.of(way).read
+    this_year = dt.datetime.now(dt.UTC).year
+    to_come = (dt.date(this_year + 1, 1, 1).toordinal() - dt.date(1970, 1, 1).toordinal()) * float(DAY)
+    moments = [moment for text in texts if (moment := read(text)) is not None]
+    n_to_come = sum(moment >= to_come for moment in moments)
+    last_century = (dt.date(2000, 1, 1).toordinal() - dt.date(1970, 1, 1).toordinal()) * float(DAY)
+    has_last_century = any(moment < last_century for moment in moments)
+    first, last = 1900 + _LAST_OF_POSIX + 1, 2000 + _LAST_OF_POSIX
+    if n_to_come and (has_last_century or n_to_come == len(moments)):
+        way, first, last = f"{way} until {this_year}", this_year - 99, this_year
+    return way, f"its years have two digits, and are taken for {first} to {last}"
+
+
 def _of_digits(texts: Sequence[str]) -> Writing | None:
-    """Return how whole numbers write dates: eight digits that are a day of a usual year, or an epoch of one width."""
-    widths = {len(text.strip()) for text in texts}
-    if widths == {8}:
-        read = DatePattern.of("YYYYMMDD").read
-        fits = [text for text in texts if _FIRST_YEAR <= int(text[:4]) <= _LAST_YEAR and read(text) is not None]
-        if len(fits) == len(texts) and len(texts) > 1:
-            return Writing(written="YYYYMMDD", n_read=len(fits), n_texts=len(texts))
+    """Return how whole numbers write dates: digits of one width that all are a day of a usual year, or an epoch."""
+    widths = {len(text.strip().partition(".")[0]) for text in texts}
+    ways = _OF_WIDTH.get(next(iter(widths)), ()) if len(widths) == 1 else ()
+    fits = [
+        way
+        for way in ways
+        if len(texts) > (1 if way == "YYYYMMDD" else _FEW_MOMENTS) and all(_is_day(way, text) for text in texts)
+    ]
+    if fits:
+        best = fits[0] if fits[0].startswith("YYYY") else min(fits, key=lambda way: _span(way, texts))
+        way, doubt = _with_years(best, texts)
+        doubts = "; ".join(filter(None, (_other_order(best, fits, texts), doubt)))
+        return Writing(written=way, n_read=len(texts), n_texts=len(texts), doubt=doubts)
     if len(texts) < SAMPLE // 100:
         return None
     for way, (least, most) in _EPOCHS.items():
@@ -226,15 +311,35 @@ def _of_digits(texts: Sequence[str]) -> Writing | None:
     return None
 
 
+def _is_day(way: str, text: str) -> bool:
+    """Return whether digits are a moment of a usual year."""
+    seconds = DatePattern.of(way).read(text)
+    return seconds is not None and _FIRST_YEAR <= 1970 + seconds / (365.2425 * DAY) < _LAST_YEAR + 1
+
+
+def _span(way: str, texts: Sequence[str]) -> float:
+    """Return how many seconds lie between the first and the last moment: of two ways to read digits the right one's are fewer."""
+    read = DatePattern.of(way).read
+    moments = [moment for text in texts if (moment := read(text)) is not None]
+    return max(moments) - min(moments)
+
+
 def _candidates(texts: Sequence[str]) -> list[str]:
     """Return the patterns that read at least one of a few texts: days, moments, times."""
     dated = [text for text in texts if sum(map(str.isdigit, text)) >= _FEWEST_DIGITS]
-    if not dated:
-        return []
-    plain = [*DAYS, *_TIMES]
+    present = [frozenset(text.replace("\u00a0", " ")) for text in dated]
+    return [
+        way for way, needed in _patterns() if any(needed <= letters for letters in present) and _reads_any(way, dated)
+    ]
+
+
+@functools.cache
+def _patterns() -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return the patterns that are tried, the more usual first, and the signs that a text of each has at least."""
     whole_days = [day for day in DAYS if "DD" in day]
     moments = [f"{day}{joint}{time}" for day, joint, time in itertools.product(whole_days, _JOINTS, (*_TIMES, *_ZONED))]
-    return [way for way in (*plain, *moments) if _reads_any(way, dated)]
+    ways = (*DAYS, *_TIMES, *_RUNS, *moments)
+    return tuple((way, frozenset(re.sub(r"\.f|[A-Za-z0-9]", "", way))) for way in ways)
 
 
 def _reads_any(way: str, texts: Sequence[str]) -> bool:
@@ -244,7 +349,7 @@ def _reads_any(way: str, texts: Sequence[str]) -> bool:
 
 def _other_order(best: str, fits: Sequence[str], texts: Sequence[str]) -> str:
     """Return the doubt whether days or months come first; empty: a text shows it."""
-    orders = {"DD/MM": "MM/DD", "MM/DD": "DD/MM", "DD-MM": "MM-DD", "DD.MM": "MM.DD"}
+    orders = {"DD/MM": "MM/DD", "MM/DD": "DD/MM", "DD-MM": "MM-DD", "DD.MM": "MM.DD", "DDMM": "MMDD", "MMDD": "DDMM"}
     for one, other in orders.items():
         twin = best.replace(one, other)
         if twin != best and twin in fits and len(texts) > 1:

@@ -38,6 +38,7 @@ from verticil.shared.documents.view_models import document, left_out
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import parse_list, revoked_in
+from verticil.shared.numerics.joint.worth import Worth, read_worth
 from verticil.shared.numerics.knowledge.columns import complete_network
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
@@ -69,6 +70,7 @@ from verticil.shared.release.signatures import (
     read_document,
     utc_time,
 )
+from verticil.shared.release.worth import worth_document
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -109,6 +111,7 @@ class VerifiedRelease:
         exact_parameters: Model I: the parameters are exact functions of raw data, no noise was added to them; None in Model II.
         chains_agree: of a study that samples graphs: whether its chains do; None: it samples none.
         posterior_remarks: what else is to be said of its posterior, see `posterior.posterior_remarks`; None: nothing.
+        worth: what it says that its records are worth; None: it does not say it.
         simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
         files: names of all files, the manifest and its signature excepted.
     """
@@ -135,13 +138,15 @@ class VerifiedRelease:
     exact_parameters: bool | None
     chains_agree: bool | None = left_out()
     posterior_remarks: tuple[str, ...] | None = left_out()
+    worth: Worth | None = left_out()
     simulation: bool
     seed_derived: bool
     files: tuple[str, ...]
 
     def document(self) -> dict[str, Json]:
         """Return the view model in JSON's terms."""
-        return {"verified": True, **document(self), "accounts": [item.document() for item in self.accounts]}
+        answer = {"verified": True, **document(self), "accounts": [item.document() for item in self.accounts]}
+        return answer if self.worth is None else {**answer, "worth": worth_document(self.worth)}
 
 
 def verify_release_with(
@@ -250,7 +255,8 @@ def verify_release(
     )
     model_bytes = read_document(directory, "model.json")
     check_figures(directory, model_bytes, study, (model, joint_model), manifest["n_common"].integer())
-    naming = (manifest, parse(model_bytes, source="model.json"))
+    model_document = parse(model_bytes, source="model.json")
+    naming = (manifest, model_document)
     absent = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published_at)
     entries = signature.get("countersignatures")
     countersigned = check_countersignatures(
@@ -308,6 +314,7 @@ def verify_release(
         files=files,
         chains_agree=None if posterior is None else posterior.agreement.agree,
         posterior_remarks=None if posterior is None else (posterior_remarks(posterior, study.schema.names) or None),
+        worth=read_worth(model_document.value) if isinstance(model_document.value, dict) else None,
     )
 
 

@@ -252,13 +252,23 @@ def _problems_of_format(variable: Variable, values: Sequence[float]) -> Iterator
     for value in values:
         if kind == "time" and value == DAY:
             continue
-        try:
-            text = pattern.write(value * scale)
-        except ValueError as error:
-            yield str(error)
-            return
-        if pattern.read(text) != value * scale:
-            yield f"the format cannot write {value_text(kind, value)}: it reads it back as another moment"
+        # No record has the upper end of the last bin: the moment before it can be the last one that two digits of a year say.
+        moments = (
+            [value * scale, (value - 1) * scale] if variable.bins and value == variable.bins[-1] else [value * scale]
+        )
+        problems = [_problem_of_moment(pattern, kind, moment, scale) for moment in moments]
+        if all(problems):
+            yield problems[0]
+
+
+def _problem_of_moment(pattern: DatePattern, kind: str, moment: float, scale: float) -> str:
+    try:
+        text = pattern.write(moment)
+    except ValueError as error:
+        return str(error)
+    if pattern.read(text) != moment:
+        return f"the format cannot write {value_text(kind, moment / scale)}: it reads it back as another moment"
+    return ""
 
 
 def written_format(variable: Variable) -> str:

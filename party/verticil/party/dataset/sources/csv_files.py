@@ -45,6 +45,7 @@ DELIMITERS: Final = {
     "|": "a bar",
     ":": "a colon",
     "^": "a caret",
+    "~": "a tilde",
     " ": "a blank",
 }
 

@@ -83,6 +83,18 @@ def read_parts(rule: DatasetRule, sources: Sequence[str]) -> Iterator[TablePart]
     return _read(rule, lambda cancel: database.parts(rule, column_names, cancel))
 
 
+def twice(rule: DatasetRule, name: str, times: int) -> DataFault:
+    """Return the fault of a table in which several columns have one name."""
+    which = f"column '{name}' occurs {times} times, expected once"
+    if not name.strip():
+        which = f"{times} columns have no name, expected one for each"
+    return DataFault(
+        "DATA_UNREADABLE",
+        f"{rule.name}: {which}",
+        hint="give each column a name of its own in the header",
+    )
+
+
 def missing_columns(rule: DatasetRule, names: Sequence[str], column_names: Sequence[str]) -> DataFault | None:
     """Return the fault of a table with columns `names` that lacks some of `column_names`; None when all are there.
 
@@ -93,7 +105,7 @@ def missing_columns(rule: DatasetRule, names: Sequence[str], column_names: Seque
     counts = Counter(names)
     for name in column_names:
         if counts[name] > 1:
-            raise DataFault("DATA_UNREADABLE", f"{file}: column '{name}' occurs {counts[name]} times, expected once")
+            raise twice(rule, name, counts[name])
     absent = [name for name in column_names if name not in counts]
     if not absent:
         return None

@@ -10,6 +10,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zipfile
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
@@ -37,6 +38,7 @@ _OPENERS: Final[Mapping[bytes, Callable[[BinaryIO], Any]]] = {
     b"\x28\xb5\x2f\xfd": _open_zstd,
 }
 ZIP: Final = b"PK\x03\x04"
+_OF_A_FOLDER: Final = re.compile(r"(?:^|/)(?:__MACOSX/|\.[^/]*$|Thumbs\.db$|desktop\.ini$)")  # that file managers add
 INFLATE_ERRORS: Final = (EOFError, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException, gzip.BadGzipFile)
 
 
@@ -108,7 +110,7 @@ def open_bytes(rule: DatasetRule) -> BinaryIO:
 
 def _members(rule: DatasetRule, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """Return the one file of a zip file."""
-    members = [item for item in archive.infolist() if not item.is_dir()]
+    members = [item for item in archive.infolist() if not item.is_dir() and not _OF_A_FOLDER.search(item.filename)]
     names = {item.filename for item in members}
     if "[Content_Types].xml" in names or "mimetype" in names:
         raise unreadable(
@@ -118,6 +120,8 @@ def _members(rule: DatasetRule, archive: zipfile.ZipFile) -> list[zipfile.ZipInf
         )
     if len(members) != 1:
         raise unreadable(rule, f"the zip file has {len(members)} files in it, expected one", hint="unpack it")
+    if members[0].flag_bits & 1:
+        raise unreadable(rule, "the zip file has a password", hint="unpack it, or pack it without one")
     return members
 
 

@@ -8,9 +8,7 @@ names as the widest one, behind the rows that `DatasetRule.skip` leaves out.
 from __future__ import annotations
 
 import datetime as dt
-import re
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -26,12 +24,12 @@ from verticil.party.dataset.sources.source_table import (
     value_too_long,
 )
 from verticil.party.dataset.sources.texts import text_of
+from verticil.party.dataset.sources.workbook_limits import check_workbook
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.foreign_files.limits import MIB, SPARSE_CELLS, SPARSENESS, VALUE_BYTES, WORKBOOK_BYTES
+from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 
 Rows = list[list[str]]
 _LISTED: Final = 10  # names of sheets in a message
-_CELL: Final = re.compile(rb'<c\s[^>]{0,80}?\br="([A-Z]{1,3})([0-9]{1,7})"')
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:
@@ -53,10 +51,11 @@ def parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TablePart]
         yield TablePart(n_rows=len(part), columns=columns)
 
 
-def sheets_of(rule: DatasetRule) -> tuple[str, ...]:
-    """Return the names of a workbook's sheets that have rows, in their order; raises as `header`."""
+def sheets_of(rule: DatasetRule) -> dict[str, tuple[int, int]]:
+    """Return how many rows and columns each sheet has that has rows, by its name, in their order; raises as `header`."""
     book = _open(rule)
-    return tuple(name for name in book.sheet_names if len(_cells(book, name)) > 1)
+    cells = {name: _cells(book, name) or [] for name in book.sheet_names}
+    return {name: (len(rows), max(map(len, rows))) for name, rows in cells.items() if len(rows) > 1}
 
 
 def _column(texts: Sequence[str]) -> TextColumn:
@@ -70,18 +69,7 @@ def _open(rule: DatasetRule):  # type: ignore[no-untyped-def]
 
     problem = "this is no Excel workbook or spreadsheet that can be read, or it is damaged"
     hint = "open it in a spreadsheet program and save it as .xlsx or .csv"
-    if zipfile.is_zipfile(rule.path):
-        sizes = attempt(
-            lambda: [item.file_size for item in zipfile.ZipFile(rule.path).infolist()], zipfile.BadZipFile, OSError
-        )
-        if sum(sizes or ()) > WORKBOOK_BYTES:
-            raise unreadable(
-                rule, f"the workbook inflates to more than {WORKBOOK_BYTES // MIB} MiB", hint="save the sheet as .csv"
-            )
-        if attempt(lambda: _is_sparse(rule), zipfile.BadZipFile, OSError, RuntimeError, EOFError, zlib.error):
-            raise unreadable(
-                rule, "a sheet has few cells that stand very far apart", hint="save the rows of the table as .csv"
-            )
+    check_workbook(rule)
     errors = (python_calamine.CalamineError, OSError, ValueError, zipfile.BadZipFile)
     book = attempt(lambda: python_calamine.CalamineWorkbook.from_path(str(rule.path)), *errors)
     if book is None:
@@ -89,34 +77,8 @@ def _open(rule: DatasetRule):  # type: ignore[no-untyped-def]
     return book
 
 
-def _is_sparse(rule: DatasetRule) -> bool:
-    """Return whether a sheet of an .xlsx file spans far more cells than it has: each takes memory when it is read."""
-    with zipfile.ZipFile(rule.path) as archive:
-        sheets = [item for item in archive.infolist() if item.filename.startswith("xl/worksheets/")]
-        return any(_spans_too_much(archive, item) for item in sheets)
-
-
-def _spans_too_much(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> bool:
-    n_cells, rows, columns, rest = 0, [1 << 30, 0], [1 << 30, 0], b""
-    with archive.open(item) as file:
-        while chunk := file.read(MIB):
-            piece = rest + chunk
-            end = 0
-            for match in _CELL.finditer(piece):
-                column = 0
-                for letter in match[1]:
-                    column = column * 26 + letter - 64
-                row, end, n_cells = int(match[2]), match.end(), n_cells + 1
-                rows, columns = (
-                    [min(rows[0], row), max(rows[1], row)],
-                    [min(columns[0], column), max(columns[1], column)],
-                )
-            rest = piece[max(end, len(piece) - 128) :]
-    spanned = (rows[1] - rows[0] + 1) * (columns[1] - columns[0] + 1) if n_cells else 0
-    return spanned > max(SPARSE_CELLS, SPARSENESS * n_cells)
-
-
-def _cells(book, name: str) -> list[list[object]]:  # type: ignore[no-untyped-def]
+def _cells(book, name: str) -> list[list[object]] | None:  # type: ignore[no-untyped-def]
+    """Return the rows of a sheet that have a value; None: it cannot be read."""
     import python_calamine
 
     cells = attempt(
@@ -125,7 +87,7 @@ def _cells(book, name: str) -> list[list[object]]:  # type: ignore[no-untyped-de
         ValueError,
         OSError,
     )
-    return [] if cells is None else [row for row in cells if any(cell not in ("", None) for cell in row)]
+    return None if cells is None else [row for row in cells if any(cell not in ("", None) for cell in row)]
 
 
 def _rows_of(rule: DatasetRule) -> Rows:
@@ -138,7 +100,14 @@ def _rows_of(rule: DatasetRule) -> Rows:
             rule, f"the workbook has no sheet '{rule.sheet}', its sheets are {listed}", hint="name one of them"
         )
     wanted = [rule.sheet] if rule.sheet else names
-    rows = next((cells for name in wanted if len(cells := _cells(book, name)) > 1), None)
+    sheets = {name: _cells(book, name) for name in wanted}
+    rows = next((cells for cells in sheets.values() if cells is not None and len(cells) > 1), None)
+    if rows is None and (damaged := [name for name, cells in sheets.items() if cells is None]):
+        raise unreadable(
+            rule,
+            f"the sheet '{damaged[0]}' cannot be read: it is damaged, or has too many cells",
+            hint="save it as .csv",
+        )
     if rows is None:
         which = f"the sheet '{rule.sheet}' has" if rule.sheet else f"the sheets {listed} of the workbook have"
         raise DataFault(
@@ -173,8 +142,6 @@ def _is_number(text: str) -> bool:
 
 
 def _text(cell: object) -> str:
-    if isinstance(cell, dt.datetime) and cell.time() == dt.time():
-        return cell.date().isoformat()
     if isinstance(cell, dt.timedelta):
         return str(cell)
     return text_of(cell)

@@ -1,9 +1,10 @@
 """Dates, moments and times of day as tables write them.
 
 A pattern is made of tokens and literal letters: ``YYYY`` ``YY`` ``MM`` ``DD`` ``MON`` (Jan) ``MONTH`` (January) ``hh`` ``mm``
-``ss`` ``.f`` (a part of a second, may be left out) ``AM`` (or PM) ``Z`` (a zone: Z, UTC, +01:00; may be left out). Beside them
-``epoch s``, ``epoch ms``, ``epoch us``, ``epoch ns``: units since 1970-01-01T00:00 UTC. Patterns joined by `` | `` are tried in
-turn, and the first one writes. Two-digit years are 1969 to 2068 (POSIX). Years are 1 to 9999, of the Gregorian calendar.
+``ss`` ``.f`` (a part of a second, may be left out) ``AM`` (or PM) ``WEEKDAY`` (Mon, Monday; not checked) ``Z`` (a zone: Z, UTC,
++01:00, CET; may be left out). Beside them ``epoch s``, ``epoch ms``, ``epoch us``, ``epoch ns``: units since 1970-01-01T00:00
+UTC. Patterns joined by `` | `` are tried in turn, and the first one writes. Two-digit years are 1969 to 2068 (POSIX), and 1927 to
+2026 where the pattern ends with `` until 2026``. Years are 1 to 9999, of the Gregorian calendar.
 
 A moment is a number of seconds since 1970-01-01T00:00: of UTC where its text has a zone, else as it is written.
 """
@@ -43,6 +44,14 @@ _SHORT_NAMES: Final = (
 )
 _SHORT_MONTHS: Final = (9, 9, 12, 12, 12, 12, 2, 2, 7, 4, 7, 3, 3, 1, 10, 10, 8, 8, 8, 1, 5, 6, 7, 10, 1)
 _ENGLISH: Final = [name.capitalize() for name in _NAMES[0].split()]
+_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_POSIX_LAST: Final = 2068  # year that two digits can say
+_UNTIL: Final = re.compile(r"(?P<pattern>.+) until (?P<year>[1-9][0-9]{2,3})")
+_ZONES: Final = {
+    "WET": 0, "WEST": 1, "BST": 1, "CET": 1, "CEST": 2, "MEZ": 1, "MESZ": 2, "EET": 2, "EEST": 3, "EST": -5, "EDT": -4, "CST": -6,
+    "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+}  # fmt: skip
+"""Hours that the zones of Europe and North America are ahead of UTC (RFC 2822 where it has them)."""
 _TOKENS: Final = {
     "YYYY": "(?P<year>[0-9]{4})",
     "YY": "(?P<short_year>[0-9]{2})",
@@ -55,7 +64,9 @@ _TOKENS: Final = {
     "ss": "(?P<second>[0-9]{2})",
     ".f": r"(?:[.,](?P<part>[0-9]{1,9}))?",
     "AM": "(?P<half>[AaPp])[.]?[Mm][.]?",
-    "Z": r"(?:[ ]?(?P<zone>Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2}|[+-][0-9]{2}))?",
+    "WEEKDAY": r"(?P<weekday>[^\W\d_]+)\.?",
+    "Z": rf"(?:[ ]?(?P<zone>Z|(?:UTC|GMT)?[+-][0-9]{{2}}:?[0-9]{{2}}|[+-][0-9]{{2}}|UTC|GMT|{'|'.join(_ZONES)})"
+    r"(?:\[[\w/+-]+\])?)?",
 }
 _TOKEN: Final = re.compile("|".join(re.escape(token) for token in sorted(_TOKENS, key=len, reverse=True)))
 
@@ -78,6 +89,7 @@ class _One:
 
     text: str
     pieces: tuple[str, ...]
+    last_year: int = _POSIX_LAST
 
     @property
     def tokens(self) -> frozenset[str]:
@@ -167,12 +179,13 @@ class DatePattern:
             "ss": f"{second:02d}",
             ".f": f".{part:06d}".rstrip("0") if part else "",
             "AM": "AM" if hour < 12 else "PM",
+            "WEEKDAY": _WEEKDAYS[date.weekday()],
             "Z": "Z",
         }
         return "".join(texts.get(piece, piece) for piece in one.pieces)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=2048)
 def _one(text: str) -> _One:
     """Return one pattern.
 
@@ -181,17 +194,25 @@ def _one(text: str) -> _One:
     """
     if text in _EPOCH:
         return _One(text=text, pieces=())
+    until = _UNTIL.fullmatch(text)
+    bare = text if until is None else until["pattern"]
     pieces, at = list[str](), 0
-    for match in _TOKEN.finditer(text):
-        pieces += [text[at : match.start()]] * (match.start() > at)
+    for match in _TOKEN.finditer(bare):
+        pieces += [bare[at : match.start()]] * (match.start() > at)
         pieces.append(match.group())
         at = match.end()
-    pieces += [text[at:]] * (at < len(text))
-    one = _One(text=text, pieces=tuple(pieces))
+    pieces += [bare[at:]] * (at < len(bare))
+    one = _One(text=text, pieces=tuple(pieces), last_year=_POSIX_LAST if until is None else int(until["year"]))
     groups = [_group(piece) for piece in pieces if piece in _TOKENS]
     is_day = one.has_day and one.tokens & {"MM", "MON", "MONTH"} and ("DD" in one.tokens or "hh" not in one.tokens)
     has_part_of_day = one.tokens & {"DD", "MM", "MON", "MONTH", "YYYY", "YY"}
-    if len(set(groups)) < len(groups) or (has_part_of_day and not is_day) or not (is_day or "hh" in one.tokens):
+    is_unsuited = until is not None and "YY" not in one.tokens
+    if (
+        len(set(groups)) < len(groups)
+        or (has_part_of_day and not is_day)
+        or not (is_day or "hh" in one.tokens)
+        or is_unsuited
+    ):
         raise ValueError(
             f"got '{text[:MAX_PATTERN]}', expected a pattern such as YYYY-MM-DD, DD.MM.YYYY hh:mm, DD-MON-YY, hh:mm or epoch s"
         )
@@ -203,7 +224,7 @@ def _group(token: str) -> str:
     return "" if match is None else {"short_year": "year", "name": "month"}.get(match[1], match[1])
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=2048)
 def _compiled(one: _One) -> re.Pattern[str]:
     """Compile a pattern; between digits without a separator, each token has all its digits."""
     parts = list[str]()
@@ -226,7 +247,8 @@ def _read(one: _One, text: str) -> float | None:
     seconds = _seconds_of_day(fields)
     if seconds is None or not one.has_day:
         return seconds
-    year = int(fields["year"]) if fields.get("year") else (int(fields["short_year"]) + 31) % 100 + 1969
+    last = one.last_year
+    year = int(fields["year"]) if fields.get("year") else (int(fields["short_year"]) - last - 1) % 100 + last - 99
     month = int(fields["month"]) if fields.get("month") else _months().get(fields["name"].casefold(), 0)
     try:
         day = dt.date(year, month, int(fields.get("day") or 1)).toordinal() - _ZERO
@@ -249,15 +271,20 @@ def _seconds_of_day(fields: dict[str, str | None]) -> float | None:
 
 def _offset(zone: str | None) -> float:
     """Return how many seconds a zone is ahead of UTC."""
-    if not zone or zone[0] not in "+-":
+    if not zone:
         return 0.0
-    digits = zone[1:].replace(":", "").ljust(4, "0")
-    return math.copysign(3600.0 * int(digits[:2]) + 60 * int(digits[2:]), float(f"{zone[0]}1"))
+    if zone in _ZONES:
+        return 3600.0 * _ZONES[zone]
+    bare = zone.removeprefix("UTC").removeprefix("GMT")
+    if bare[:1] not in {"+", "-"}:
+        return 0.0
+    digits = bare[1:].replace(":", "").ljust(4, "0")
+    return math.copysign(3600.0 * int(digits[:2]) + 60 * int(digits[2:]), float(f"{bare[0]}1"))
 
 
 _STRPTIME: Final = {
     "YYYY": "%Y", "YY": "%y", "MONTH": "%B", "MON": "%b", "MM": "%m", "DD": "%d", "hh": "%H", "mm": "%M", "ss": "%S", ".f": "",
-    "AM": "%p", "Z": "Z",
+    "AM": "%p", "Z": "Z", "WEEKDAY": "%a",
 }  # fmt: skip
 
 

@@ -1,7 +1,9 @@
 """Numbers as tables write them: decimal comma, separators between thousands, units, typographic signs.
 
 A style is an example: the number 1234.5 as the table writes it, with its unit where it has one. ``1.234,5 EUR`` reads
-``-1.299,99 EUR`` and ``12,5`` as -1299.99 and 12.5. A text that is no number in the style is None; nothing is repaired.
+``-1.299,99 EUR`` and ``12,5`` as -1299.99 and 12.5. Beside it every style reads what bookkeepers and laboratories write:
+``(12,5)`` and ``12,5-`` are negative, ``12,-`` has no cents, ``< 0,6`` and ``90+`` are the number that they lie beyond. A text
+that is no number in the style is None; nothing is repaired.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class NumberStyle:
         return cls(thousands=thousands, decimal=decimal, unit=(match["before"].strip() or match["behind"].strip()))
 
     def read(self, text: str) -> float | None:
-        """Return the number of a text; of one beyond a limit, as in ``< 0,6``, the limit; None: it is none.
+        """Return the number of a text; of one beyond a limit, as in ``< 0,6`` and ``90+``, the limit; None: it is none.
 
         >>> style = NumberStyle.of("1,234.5%")
         >>> style.read("12.5 %"), style.read("\u22121,299"), style.read("< 0.6"), style.read("12,34"), style.read("n/a")
@@ -84,12 +86,15 @@ class NumberStyle:
         if self.thousands:
             digits = re.sub(r"[^0-9]", "", digits)
         sign = "-" if match["sign"] and match["sign"] in _MINUS else ""
-        return float(f"{sign}{digits}.{match['part'] or '0'}{match['power'] or ''}")
+        if match["open"] or (match["after"] and match["after"] in _MINUS):
+            sign = "-"
+        part = match["part"] if match["part"] and match["part"].isdigit() else "0"
+        return float(f"{sign}{digits}.{part}{match['power'] or ''}")
 
     def is_limit(self, text: str) -> bool:
-        """Return whether a text is a number beyond a limit, as in ``< 0.6``."""
+        """Return whether a text is a number beyond a limit, as in ``< 0.6`` and ``90+``."""
         match = _pattern(self).fullmatch(text)
-        return match is not None and bool(match["limit"])
+        return match is not None and (bool(match["limit"]) or match["after"] == "+")
 
 
 @functools.lru_cache(maxsize=256)
@@ -102,13 +107,15 @@ def _pattern(style: NumberStyle) -> re.Pattern[str]:
         "": "[0-9]+",
         " ": f"[0-9]{{1,3}}(?:[{_BLANKS}][0-9]{{3}})+|[0-9]+",
         "'": f"[0-9]{{1,3}}(?:[{_APOSTROPHES}][0-9]{{3}})+|[0-9]+",
+        ",": "[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,2}(?:,[0-9]{2})+,[0-9]{3}|[0-9]+",  # 12,34,567: India
     }
     whole = groups.get(style.thousands) or f"[0-9]{{1,3}}(?:{re.escape(style.thousands)}[0-9]{{3}})+|[0-9]+"
     decimal = re.escape(style.decimal)
-    number = rf"(?P<whole>{whole})?(?:{decimal}(?P<part>[0-9]*))?"
+    number = rf"(?P<whole>{whole})?(?:{decimal}(?P<part>[{_MINUS}]{{1,2}}|[0-9]*))?"  # 12,-: no cents
     return re.compile(
-        rf"{blanks}(?P<limit>{_LIMIT})?{blanks}{unit_before}(?P<sign>[+{_MINUS}])?{blanks}{unit_before}"
-        rf"(?=[0-9]|{decimal}[0-9]){number}(?P<power>[eE][+-]?[0-9]{{1,4}})?{unit}{blanks}"
+        rf"{blanks}(?P<limit>{_LIMIT})?{blanks}(?P<open>\()?{unit_before}(?P<sign>[+{_MINUS}])?{blanks}{unit_before}"
+        rf"(?=[0-9]|{decimal}[0-9]){number}(?P<power>[eE][+-]?[0-9]{{1,4}})?(?P<after>(?(sign)(?!)|[+{_MINUS}]))?"
+        rf"{unit}(?(open)\)){blanks}"
     )
 
 

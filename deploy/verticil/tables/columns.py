@@ -1,0 +1,126 @@
+"""What one column of a table is: the decision, with its reasons, and what it is made for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.documents.written_values.reading import Kind
+from verticil.tables.texts import TextTable
+
+MANY_VALUES: Final = 12
+"""A number with more distinct values than this is cut into bins."""
+MOST_DECIMALS: Final = 12
+"""Most decimals of a number that a study holds exactly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnProfile:
+    """What one column is, and what a study would make of it.
+
+    Attributes:
+        source: the column's name in the table.
+        name: without blanks at its ends.
+        kind: its type; of a column that is left out what it seems to be.
+        left_out: why it is left out; empty: it is not.
+        written: how numbers or dates are written; empty: as is usual.
+        unit: of numbers.
+        decimals: of numbers; None: of another type.
+        n_rows, n_distinct: rows, and distinct texts.
+        missing: texts of missing values.
+        n_missing: rows that have one.
+        recode: text of the table -> category, where blanks stand around it.
+        categories: in order; of a number those that are its points alone.
+        timezone: of moments; empty: none.
+        bins, points: on the scale of the type (`written_values.reading.value_reader`).
+        far: points far from all other numbers.
+        n_other: rows whose value is none of the categories.
+        n_other_values: distinct values of these.
+        n_strange: rows of a column of numbers whose text is none, and not missing.
+        means: mean of each bin, of few rows its middle.
+        reasons: why it was decided so, in sentences.
+    """
+
+    source: str
+    name: str
+    kind: Kind
+    n_rows: int
+    n_distinct: int
+    left_out: str = ""
+    written: str = ""
+    unit: str = ""
+    decimals: int | None = None
+    missing: tuple[str, ...] = ()
+    n_missing: int = 0
+    recode: Mapping[str, str] = field(default_factory=dict)
+    categories: tuple[str, ...] = ()
+    bins: tuple[float, ...] = ()
+    points: tuple[float, ...] = ()
+    timezone: str = ""
+    far: tuple[float, ...] = ()
+    n_other: int = 0
+    n_other_values: int = 0
+    n_strange: int = 0
+    strange: tuple[str, ...] = ()
+    numbers: tuple[Floats, Ints] | None = field(default=None, repr=False)
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def missing_share(self) -> float:
+        """The part of the rows without a value."""
+        return self.n_missing / self.n_rows
+
+    @property
+    def other_share(self) -> float:
+        """The part of the rows that no category is for."""
+        return self.n_other / self.n_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableProfile:
+    """What a table is.
+
+    Attributes:
+        party: whose it is.
+        texts: the table.
+        columns: in its order.
+        notes: on the file.
+    """
+
+    party: str
+    texts: TextTable
+    columns: tuple[ColumnProfile, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a profile is made for.
+
+    Attributes:
+        epsilon: of each randomized column; None: one owner's tables are measured with noise, and categories are cheap.
+        columns: names of the columns to look at; empty: all.
+        sheet: of a workbook.
+    """
+
+    epsilon: float | None = None
+    columns: tuple[str, ...] = ()
+    sheet: str = ""
+
+
+def leave_out(profile: ColumnProfile, reason: str) -> ColumnProfile:
+    """Return a profile that says why its column is left out."""
+    return with_changes(profile, left_out=reason)
+
+
+def with_changes(profile: ColumnProfile, *reasons: str, **changes: object) -> ColumnProfile:
+    """Return a profile with further reasons, empty ones left out, and other attributes."""
+    return dataclasses.replace(profile, reasons=(*profile.reasons, *filter(None, reasons)), **changes)  # type: ignore[arg-type]
+
+
+def rows_in_words(n: int, of: int) -> str:
+    """Return how many rows of so many, with their share."""
+    return f"{n:,} row{'s' * (n != 1)} ({n / of:.1%})"
