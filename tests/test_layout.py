@@ -49,6 +49,7 @@ LAYERS = {
     "verticil.shared.masked.round.secrets": 2,
     "verticil.shared.masked.round.pair_products": 2,
     "verticil.shared.masked.round.opening": 2,
+    "verticil.shared.related": 1,
     "verticil.shared.study": 1,
     "verticil.shared.study.reading": 3,
     "verticil.shared.synthesis": 1,

@@ -10,7 +10,7 @@ sum is then too large, never too small.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -136,7 +136,14 @@ class Whose:
 
 
 def read_whose(
-    state: CuratorState, path: Path, study: Study, *, dataset: str, id_column: str | None, place: Path
+    state: CuratorState,
+    path: Path,
+    study: Study,
+    *,
+    dataset: str,
+    id_column: str | None,
+    place: Path,
+    related: Mapping[str, Path] | None = None,
 ) -> Whose:
     """Read a table and find the account of its people.
 
@@ -147,6 +154,7 @@ def read_whose(
         dataset: the name that was given to the data set.
         id_column: column that names the person; None: that of the study's draft, else each row is a person.
         place: where the table lies, of a frame where its file would.
+        related: the file of each related table of the study.
 
     Raises:
         DataFault: as `read_table`; DISK_FULL, STATE_CORRUPT.
@@ -159,7 +167,7 @@ def read_whose(
     everybody = people_of(path, id_column=id_column, secret=state.secret, folder=folder, sheet=settings.sheet)
     state.sketches.take({dataset: everybody})
     state, name = of_same_people(state, dataset)
-    table = read_table(path, study, dataset=name, id_column=id_column, secret=state.secret)
+    table = read_table(path, study, dataset=name, id_column=id_column, secret=state.secret, related=related)
     if (other := dataset_of(state, name, table.fingerprint)) not in state.ledger.people.names(name):
         state, name = of_same_people(state, dataset, other)
     remarks = tuple(remarks_on(state, dataset, place, folder.parent))

@@ -19,6 +19,7 @@ from verticil.shared.numerics.knowledge.columns import columns
 from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 from verticil.shared.numerics.model.network import Marginal, Network, PairAccuracy, PairEstimate
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.related.structure import model_fault
 from verticil.shared.release.formats import joint
 from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import posterior_fault, posterior_files
@@ -233,8 +234,8 @@ def joint_fault(study: Study, model: JointModel) -> str:
     schema = study.schema
     if not may_have_joint(study):
         return study.refuses_joint or "the study's records come from the network"
-    if model.n_states != schema.n_states:
-        return "its variables are not the study's"
+    if model.n_states != schema.n_states or (problem := model_fault(study.related, schema, model)):
+        return "its variables are not the study's" if model.n_states != schema.n_states else problem
     for unit in study.units:
         for combination in unit.impossible:
             evidence = dict(zip(map(schema.index, unit.variables), combination, strict=True))

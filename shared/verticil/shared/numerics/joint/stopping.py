@@ -51,15 +51,16 @@ class Discrepancy:
         self.needs_squares = not targets.noisy
         self._degrees = math.nan if targets.noisy else degrees(targets)
 
-    def begin(self, released: Singles, squares: Singles | None) -> None:
+    def begin(self, released: Singles, squares: Singles | None, weights: Singles | None = None) -> None:
         """Begin with a model.
 
         Args:
-            released: (m, E): its components, of equal weight, as they would be released.
+            released: (m, E): its components as they would be released.
             squares: the same through the squared channels, where they are needed.
+            weights: (m,) of the components, that sum to 1; None: all alike.
         """
-        self._released, self._squares = released, squares
-        self._margins = released.mean(axis=0)
+        self._released, self._squares, self._weights = released, squares, weights
+        self._margins = expected_table([released], weights)
         self._missed = self._variance = self._freedom = 0.0
 
     def add_pairs(self, block: slice, onward: slice, expected: Singles) -> None:
@@ -86,7 +87,10 @@ class Discrepancy:
         targets, squares = self._targets, self._squares
         assert squares is not None
         per_record = targets.per_record
-        variance = squares[:, block].T @ squares[:, onward]
+        own = squares[:, block]
+        if self._weights is not None:
+            own = own * (len(squares) * self._weights)[:, None]
+        variance = own.T @ squares[:, onward]
         variance /= -len(squares)
         variance += expected / (per_record[block, None] * per_record[onward])
         exact = targets.plain[block, None] * targets.plain[onward]
@@ -98,7 +102,7 @@ class Discrepancy:
         """Add a table of one unit, or of three and more."""
         targets = self._targets
         places = [targets.layout.entries[unit] for unit in other.units]
-        expected = expected_table([self._released[:, place] for place in places])
+        expected = expected_table([self._released[:, place] for place in places], self._weights)
         residual = (expected - other.shares).astype(np.float64)
         if targets.noisy:
             self._missed += float((residual**2 * other.weight).sum())
@@ -112,7 +116,7 @@ class Discrepancy:
         else:
             assert self._squares is not None
             sizes = math.prod(float(targets.per_record[place.start]) for place in places)
-            square = expected_table([self._squares[:, place] for place in places])
+            square = expected_table([self._squares[:, place] for place in places], self._weights)
             variance = expected.astype(np.float64) / sizes - square
         self._missed += float((residual**2 / m).sum()) * targets.n
         self._variance += float((variance / m).sum())
