@@ -58,6 +58,7 @@ LAYERS = {
     "verticil.shared.release": 3,
     "verticil.shared.release.formats": 2,
     "verticil.shared.release.formats.table_files": 3,
+    "verticil.shared.release.formats.related_package": 3,
     "verticil.party.dataset.encoding": 1,
     "verticil.party.dataset.compound_codes": 1,
     "verticil.party.dataset.macs": 1,

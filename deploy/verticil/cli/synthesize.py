@@ -63,6 +63,14 @@ def synthesize_command(
     id_column: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Names the person: no two rows may have the same.")
     ] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            metavar="NAME=FILE",
+            help="A related table of the study, with several rows a person; once for each.",
+        ),
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Name by which epsilon is added up; default: the file's, without its ending.")
     ] = None,
@@ -112,6 +120,13 @@ def synthesize_command(
             hint="--epsilon inf says that this is meant; --epsilon 1 samples from noisy tables",
         )
     console = errors_console()
+    related = named_files(tables or [])
+    if generator is not None and related:
+        raise Misuse(
+            "USAGE",
+            f"--table does not go with --method {method}",
+            hint="a generator reads one table: use --method joint",
+        )
     if generator is not None:
         request = Request(
             table=table,
@@ -133,6 +148,7 @@ def synthesize_command(
         result = synthesize(
             table,
             study,
+            tables=related,
             epsilon=epsilon,
             delta=delta,
             method=next(name for name in _METHODS if name == method),
@@ -153,6 +169,23 @@ def synthesize_command(
         raise typer.Exit(6)
     if fail_useless:
         fail_if_useless(result.worth, form)
+
+
+def named_files(items: list[str]) -> dict[str, Path]:
+    """Return the file of each name, of texts as ``visits=visits.csv``.
+
+    Raises:
+        Misuse: USAGE, a text has another form, or names a table twice.
+    """
+    files: dict[str, Path] = {}
+    for item in items:
+        name, equals, path = item.partition("=")
+        if not (name and equals and path):
+            raise Misuse("USAGE", f"--table: got '{item}', expected NAME=FILE", hint="as in --table visits=visits.csv")
+        if name in files:
+            raise Misuse("USAGE", f"--table: '{name}' is given twice, expected once")
+        files[name] = Path(path)
+    return files
 
 
 def _add_options(command: Callable[..., None]) -> None:

@@ -160,6 +160,12 @@ def synthesize(
     require_reviewed(document)
     own_study = owners_study(document, method=method, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
+    if own_study.related and target is not None and target.suffix in TABLES:
+        raise Misuse(
+            "USAGE",
+            f"--out: got '{out}', one file, and study '{own_study.id}' has related tables, expected a folder",
+            hint="the folder's release has a file for each table",
+        )
     place = Path(table) if isinstance(table, str | Path) else Path("table")
     folder = Path(state) if state is not None else place.parent / FOLDER
     name = dataset or place.stem

@@ -23,6 +23,7 @@ from verticil.shared.related.structure import model_fault
 from verticil.shared.release.formats import joint
 from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import posterior_fault, posterior_files
+from verticil.shared.release.related import related_files
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -208,6 +209,7 @@ class ReleaseContent:
             **FILES,
             **({} if self.joint is None else _JOINT_FILES),
             **posterior_files(self.study),
+            **related_files(self.study),
             **(_SUB_MODEL_FILES if self.study.left_out else {}),
         }
 

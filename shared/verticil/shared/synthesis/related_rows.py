@@ -51,6 +51,22 @@ def schemas_of(study: Study) -> dict[str, Schema]:
     }
 
 
+def written_schemas(study: Study) -> dict[str, Schema]:
+    """Return what is written of each table behind the key: of a related one the number of the row first."""
+    schemas = schemas_of(study)
+    for table in study.related:
+        number = Variable(
+            name=row_column(table),
+            owner=table.party,
+            labels=tuple(str(k) for k in range(table.max_rows + 1)),
+            kind="integer",
+            integer=True,
+            points=tuple(map(float, range(table.max_rows + 1))),
+        )
+        schemas[table.name] = Schema(variables=(number, *schemas[table.name].variables))
+    return schemas
+
+
 def tables_of_records(frames: Iterable[pd.DataFrame], study: Study) -> Iterator[dict[str, pd.DataFrame]]:
     """Yield the tables of some records after the other.
 
