@@ -185,3 +185,50 @@ def test_the_command_takes_tables_by_name(made: tuple[Path, Synthesized], tmp_pa
     result = CliRunner().invoke(app, [*arguments, *state, "--table", f"visits={folder / 'visits.csv'}"])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "made/release/visits.csv").is_file()
+
+
+def test_evaluate_compares_people_rows_and_transitions(made: tuple[Path, Synthesized], tmp_path: Path) -> None:
+    """Each figure lies below that of a table whose columns have nothing to do with each other, but the gaps, which it keeps."""
+    folder, _ = made
+    found = vt.evaluate(
+        folder / "people.csv",
+        {"made": folder / "made"},
+        related={"visits": folder / "visits.csv"},
+        id_column="pid",
+        only=["distances"],
+    )
+    figures = {item.figure: item for item in found.related}
+    assert list(figures) == ["people", "columns", "pairs", "transitions", "transitions_worst", "gaps"]
+    for name in ("transitions", "transitions_worst"):
+        assert figures[name].value < figures[name].baseline / 2
+        assert figures[name].floor < figures[name].baseline / 2
+    assert figures["people"].value < 0.03
+    assert figures["people"].baseline == 0.0
+    assert {item.candidate for item in found.figures} == {"made"}
+    assert set(found.facts["columns"]) == {"sex", "age"}  # type: ignore[arg-type]  # JSON
+    page = found.write(tmp_path / "page")
+    assert "Rows of people" in (page / "evaluation.html").read_text()
+    assert len(json.loads((page / "evaluation.json").read_text())["related"]) == 6
+    without = vt.evaluate(folder / "people.csv", {"made": folder / "made"}, only=["distances"])
+    assert any("rows of related tables are not compared" in note for note in without.notes)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"related": {"visit": "visits.csv"}, "id_column": "pid"}, "has no"),
+        ({"related": {"visits": "visits.csv"}}, "--table without --id"),
+        ({"related": {"visits": "visits.csv"}, "id_column": "pid", "synthetic": "people.csv"}, "goes with the folders"),
+    ],
+)  # fmt: skip
+def test_evaluate_refuses_tables_that_it_cannot_compare(
+    made: tuple[Path, Synthesized], how: dict[str, object], message: str
+) -> None:
+    folder, _ = made
+    with pytest.raises(Misuse, match=message):
+        vt.evaluate(
+            folder / "people.csv",
+            {"made": folder / str(how.pop("synthetic", "made"))},
+            only=["distances"],
+            **how,  # type: ignore[arg-type]  # of evaluate
+        )

@@ -177,6 +177,8 @@ def evaluate(
     full: bool = False,
     seed: int = 0,
     target: str | None = None,
+    related: Mapping[str, Path | str] | None = None,
+    id_column: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Hold synthetic tables of anybody, or releases, against the real one, as ``verticil evaluate`` does.
@@ -192,6 +194,8 @@ def evaluate(
         full: without limits on the number of records.
         seed: the same one gives the same result.
         target: column that classifiers predict and attacks ask for; None: the one that the others tell best.
+        related: files of the related tables of the releases' study by name, with several rows a person.
+        id_column: names the person in `real`, a file then, and in all of `related`.
         progress: told each metric.
 
     Returns:
@@ -215,6 +219,8 @@ def evaluate(
         full=full,
         seed=seed,
         target=target,
+        related=related,
+        id_column=id_column,
         progress=progress,
     )
 

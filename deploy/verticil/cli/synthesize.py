@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 import typer
 
 from verticil.cli.budget_text import cost_text
+from verticil.cli.named_files import RelatedOption, named_files
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
 from verticil.cli.worth_text import fail_if_useless, print_worth, worth_document
 from verticil.curator.generators import GROUP, Generator, GeneratorResult, Request, generators
@@ -63,14 +64,7 @@ def synthesize_command(
     id_column: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Names the person: no two rows may have the same.")
     ] = None,
-    tables: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--table",
-            metavar="NAME=FILE",
-            help="A related table of the study, with several rows a person; once for each.",
-        ),
-    ] = None,
+    tables: RelatedOption = None,
     dataset: Annotated[
         str | None, typer.Option(help="Name by which epsilon is added up; default: the file's, without its ending.")
     ] = None,
@@ -120,7 +114,7 @@ def synthesize_command(
             hint="--epsilon inf says that this is meant; --epsilon 1 samples from noisy tables",
         )
     console = errors_console()
-    related = named_files(tables or [])
+    related = named_files(tables)
     if generator is not None and related:
         raise Misuse(
             "USAGE",
@@ -169,23 +163,6 @@ def synthesize_command(
         raise typer.Exit(6)
     if fail_useless:
         fail_if_useless(result.worth, form)
-
-
-def named_files(items: list[str]) -> dict[str, Path]:
-    """Return the file of each name, of texts as ``visits=visits.csv``.
-
-    Raises:
-        Misuse: USAGE, a text has another form, or names a table twice.
-    """
-    files: dict[str, Path] = {}
-    for item in items:
-        name, equals, path = item.partition("=")
-        if not (name and equals and path):
-            raise Misuse("USAGE", f"--table: got '{item}', expected NAME=FILE", hint="as in --table visits=visits.csv")
-        if name in files:
-            raise Misuse("USAGE", f"--table: '{name}' is given twice, expected once")
-        files[name] = Path(path)
-    return files
 
 
 def _add_options(command: Callable[..., None]) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.record import keys, read
 from verticil.shared.documents.toml_table import Table, near_hint
+from verticil.shared.numerics.knowledge.columns import narrow_knowledge
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.related.structure import Mask, possible_together
@@ -234,6 +235,18 @@ class Possible:
         known = self.support.zeros(members) if self.support.restricts else None
         slots = possible_together(self.study.related, self.study.schema, members)
         return known if slots is None else slots if known is None else known & slots
+
+
+def people_study(study: Study) -> Study:
+    """Return the study without its related tables: what it says of one row a person."""
+    schema = people_schema(study)
+    return replace(
+        study,
+        schema=schema,
+        units=tuple(unit for unit in study.units if set(unit.variables) <= set(schema.names)),
+        knowledge=study.knowledge and narrow_knowledge(study.knowledge, study.schema, schema.names),
+        related=(),
+    )
 
 
 def people_schema(study: Study) -> Schema:
