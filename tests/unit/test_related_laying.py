@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from support.related import STUDY
-from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, read_rows
+from verticil.party.dataset.related_rows import counts_of, people_by_id, read_rows
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.related.laying import Laid
@@ -26,8 +26,8 @@ def read(folder: Path, rows: list[tuple[str, str, str]], ids: list[str], of: Stu
     pd.DataFrame(rows, columns=["pid", "admitted", "ward"]).to_csv(folder / "visits.csv", index=False)
     of = of or study()
     rule = DatasetRule(path=folder / "visits.csv", format="csv", id="pid")
-    people = PeopleOfRows(ids=ids, tags=np.arange(len(ids), dtype=np.uint8)[:, None])
-    return read_rows(rule, of.related[0], of.schema, people, ["trim"], key=bytes([key]) * 32)
+    people = people_by_id(ids, np.arange(len(ids), dtype=np.uint8)[:, None], ["trim"])
+    return read_rows(rule, of.related[0], of.schema, people, key=bytes([key]) * 32)
 
 
 def labels(found: Laid, of: Study, person: int) -> list[str]:
@@ -83,6 +83,6 @@ def test_a_table_without_rows_is_a_table(tmp_path: Path) -> None:
 def test_a_table_without_the_persons_id_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text("admitted,ward\n2020-01-01,A\n")
     rule = DatasetRule(path=tmp_path / "visits.csv", format="csv", id="pid")
-    people = PeopleOfRows(ids=["a"], tags=np.zeros((1, 1), np.uint8))
+    people = people_by_id(["a"], np.zeros((1, 1), np.uint8), [])
     with pytest.raises(DataFault, match=r"DATA_COLUMN_MISSING.*pid"):
-        read_rows(rule, study().related[0], study().schema, people, [], key=bytes(32))
+        read_rows(rule, study().related[0], study().schema, people, key=bytes(32))

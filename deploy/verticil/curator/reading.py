@@ -25,7 +25,7 @@ from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
 from verticil.party.dataset.encoding import style_of
-from verticil.party.dataset.related_rows import PeopleOfRows
+from verticil.party.dataset.related_rows import people_by_id
 from verticil.party.dataset.source import Records, check_records, read_records
 from verticil.party.dataset.sources.open_source import read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
@@ -147,7 +147,7 @@ def read_table(
     slots = read_slots(
         study,
         related or {},
-        PeopleOfRows(ids=records.ids, tags=tags),
+        people_by_id(records.ids, tags, study.linkage.normalise),
         dataset=dataset,
         id_column=id_column or "",
         secret=secret,

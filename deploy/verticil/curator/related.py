@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
-from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, read_rows
+from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, drawn_codes, read_rows
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.related.laying import Laid
-from verticil.shared.related.tables import RelatedTable, is_structural, row_variables
+from verticil.shared.related.tables import row_variables
 from verticil.shared.study.document import Study
 from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
@@ -29,7 +26,6 @@ from verticil.tables.settings import rule_for
 if TYPE_CHECKING:
     import pandas as pd
 
-    from verticil.party.dataset.sources.source_table import DatasetRule
 
 _PURPOSE: Final = b"verticil/curator/kept-rows/v1"
 
@@ -119,44 +115,24 @@ def read_slots(
         of_rows = dataclasses.replace(study, schema=Schema(variables=variables), related=(), drafted={})
         rule, guesses = rule_for(of_rows, table.party, path, id_column)
         key = derived_key(secret.value, _PURPOSE, f"{dataset} {table.name}".encode())
-        laid = read_rows(rule, table, study.schema, people, study.linkage.normalise, key=key)
+        laid = read_rows(rule, table, study.schema, people, key=key)
         remarks += (*guesses, *counts_of(table, laid))
-        for name, codes, codebook, source in slot_columns(
-            study, table, laid, rule, people=people, dataset=dataset, secret=secret
-        ):
-            found.codes[name], found.codebooks[name], found.sources[name] = codes, codebook, source
-    return dataclasses.replace(found, remarks=tuple(remarks))
+        for number in range(1, table.max_rows + 1):
+            for name, column in zip(table.slot(number), table.columns, strict=True):
+                own = rule.column(column)
+                found.sources[name] = f"{table.name}[{number}].{own.source}"
+                variable = study.schema[study.schema.index(name)]
+                found.codebooks[name] = perturb.codebook_digest(variable, own.recode, own.written)
+        found.sources[table.count] = table.count
+        found.codebooks[table.count] = perturb.codebook_digest(study.schema[study.schema.index(table.count)], {})
 
-
-def slot_columns(
-    study: Study,
-    table: RelatedTable,
-    laid: Laid,
-    rule: DatasetRule,
-    *,
-    people: PeopleOfRows,
-    dataset: str,
-    secret: SiteSecret,
-) -> Iterator[tuple[str, Codes, bytes, str]]:
-    """Yield name, codes, digest of the codebook and source of each column of a table, categories drawn where none is declared."""
-    columns = {table.count: table.count} | {
-        name: f"{table.name}[{number}].{rule.column(column).source}"
-        for number in range(1, table.max_rows + 1)
-        for name, column in zip(table.slot(number), table.columns, strict=True)
-    }
-    of_row = {
-        name: column
-        for number in range(1, table.max_rows + 1)
-        for name, column in zip(table.slot(number), table.columns, strict=True)
-    }
-    for name, source in columns.items():
-        variable, codes = study.schema[study.schema.index(name)], laid.codes[name]
-        column = rule.column(of_row.get(name, name))
-        codebook = perturb.codebook_digest(variable, column.recode, column.written)
-        if name in laid.undeclared:
-            key = substitutes.substitute_key(
-                secret.value, dataset=dataset, source_columns=[source], codebook_digest=codebook
+        def key_of(name: str) -> bytes:
+            return substitutes.substitute_key(
+                secret.value,
+                dataset=dataset,
+                source_columns=[found.sources[name]],
+                codebook_digest=found.codebooks[name],
             )
-            n_states = variable.n_states - is_structural(variable)
-            codes = np.where(laid.undeclared[name], substitutes.draw(key, people.tags, n_states), codes)
-        yield name, codes.astype(variable.code_dtype), codebook, source
+
+        found.codes.update(drawn_codes(table, study.schema, laid, people.tags, key_of))
+    return dataclasses.replace(found, remarks=tuple(remarks))

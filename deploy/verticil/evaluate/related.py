@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from verticil.evaluate.resampling import SEEDS
-from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, read_rows
+from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, people_by_id, read_rows
 from verticil.party.dataset.source import read_records
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import Misuse
@@ -121,7 +121,8 @@ def compare_related(
     check_is_file(real)
     rule, _ = rule_for(of_people, study.parties[0], real, id_column)
     ids = read_records(rule, [], study.linkage.normalise).ids
-    people = PeopleOfRows(ids=ids, tags=np.arange(len(ids), dtype="<u4").view(np.uint8).reshape(-1, 4))
+    tags = np.arange(len(ids), dtype="<u4").view(np.uint8).reshape(-1, 4)
+    people = people_by_id(ids, tags, study.linkage.normalise)
     figures: list[RelatedFigure] = []
     for table in study.related:
         if table.name not in tables:
@@ -154,8 +155,8 @@ def _real_codes(
     variables = row_variables(table, study.schema)
     of_rows = dataclasses.replace(study, schema=Schema(variables=variables), related=(), drafted={})
     rule, remarks = rule_for(of_rows, table.party, path, id_column)
-    laid = read_rows(rule, table, study.schema, people, study.linkage.normalise, key=bytes(32))
-    n = len(people.ids)
+    laid = read_rows(rule, table, study.schema, people, key=bytes(32))
+    n = len(people.tags)
     codes: list[Codes] = []
     for variable in study.schema.variables:
         own = laid.codes.get(variable.name, np.zeros(n, variable.code_dtype))

@@ -6,20 +6,24 @@ does not have, is counted for the site's people.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from verticil.party.dataset.encoding import style_of
 from verticil.party.dataset.linkage import normalise_ids
-from verticil.party.dataset.source import read_batches
+from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.party.dataset.undeclared_values import draw
 from verticil.shared.core.arrays import Bools, Codes, Floats
 from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.related.laying import Laid, Rows, Tags, lay
-from verticil.shared.related.tables import RelatedTable, row_variables
+from verticil.shared.related.laying import Laid, Places, Rows, Tags, lay
+from verticil.shared.related.tables import RelatedTable, is_structural, row_variables
+
+Find = Callable[[Sequence[str]], Places]
+"""Returns the number of each person that ids as a table has them name, (m,); -1: nobody of the table of people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +31,42 @@ class PeopleOfRows:
     """Who is in the table of people.
 
     Attributes:
-        ids: normalised; the number of a person is the place here.
-        tags: (n, w) bytes that name each of them at this site.
+        find: returns their numbers.
+        tags: (n, w) bytes that name each of them at this site, by number.
     """
 
-    ids: Sequence[str]
+    find: Find
     tags: Tags
+
+
+def people_by_id(ids: Sequence[str], tags: Tags, normalise: Sequence[str]) -> PeopleOfRows:
+    """Return people by their ids.
+
+    Args:
+        ids: normalised; the number of a person is the place here.
+        tags: of each.
+        normalise: steps applied to ids, as to these.
+    """
+    number_of = {name: number for number, name in enumerate(ids)}
+    return PeopleOfRows(
+        find=lambda texts: np.array([number_of.get(name, -1) for name in normalise_ids(texts, normalise)], np.intp),
+        tags=tags,
+    )
+
+
+def people_by_tag(tags: Tags, tags_of: Callable[[Sequence[str]], Tags]) -> PeopleOfRows:
+    """Return people whose ids are not kept, by their tags.
+
+    Args:
+        tags: (n, w), different ones.
+        tags_of: returns the tag that each of some ids has, zeros where it names nobody.
+    """
+
+    own = np.ascontiguousarray(tags)
+    number_of = {tag.tobytes(): number for number, tag in enumerate(own)}
+    return PeopleOfRows(
+        find=lambda texts: np.array([number_of.get(tag.tobytes(), -1) for tag in tags_of(texts)], np.intp), tags=own
+    )
 
 
 def read_rows(
@@ -40,9 +74,9 @@ def read_rows(
     table: RelatedTable,
     schema: Schema,
     people: PeopleOfRows,
-    normalise: Sequence[str],
     *,
     key: bytes,
+    watch: Callable[[Batch], None] = lambda batch: None,
 ) -> Laid:
     """Read a related table and lay its rows into slots.
 
@@ -50,22 +84,21 @@ def read_rows(
         rule: where it is; its id names the person.
         table, schema: of the study.
         people: in whose slots they go.
-        normalise: steps applied to ids, as to those of people.
         key: secret of the site, see `laying.lay`.
+        watch: is shown each batch of rows.
 
     Raises:
         DataFault, Misuse: as `source.read_records`.
     """
     variables = row_variables(table, schema)
-    number_of = {name: number for number, name in enumerate(people.ids)}
     whose, order = [np.empty(0, np.intp)], [np.empty(0)]
     codes: dict[str, list[Codes]] = {variable.name: [] for variable in variables}
     undeclared: dict[str, list[Bools]] = {variable.name: [] for variable in variables if variable.other is None}
     for batch in read_batches(rule, variables):
         if not len(batch.index):
             continue
-        numbers = [number_of.get(name, -1) for name in normalise_ids(batch.ids, normalise)]
-        whose.append(np.array(numbers, dtype=np.intp)[batch.index])
+        watch(batch)
+        whose.append(people.find(batch.ids)[batch.index])
         for name, column in batch.codes.items():
             codes[name].append(column)
         for name, is_undeclared in batch.undeclared.items():
@@ -96,6 +129,25 @@ def _values(rule: DatasetRule, variable: Variable, texts: Sequence[str]) -> Floa
     read = value_reader(variable.kind, style_of(variable, column.written))
     values = [read(column.recode.get(text, text)) for text in texts]
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def drawn_codes(
+    table: RelatedTable, schema: Schema, laid: Laid, tags: Tags, key_of: Callable[[str], bytes]
+) -> Iterator[tuple[str, Codes]]:
+    """Yield each column of a table with the codes of its people; where no category is declared one is drawn.
+
+    Args:
+        table, schema: of the study.
+        laid: its rows.
+        tags: (n, 14) of the people; see `perturb.record_tags`.
+        key_of: returns the key by which the categories of a column are drawn (`undeclared_values`).
+    """
+    for name in table.names:
+        variable, codes = schema[schema.index(name)], laid.codes[name]
+        if name in laid.undeclared:
+            n_states = variable.n_states - is_structural(variable)  # never a category that says that there is no row
+            codes = np.where(laid.undeclared[name], draw(key_of(name), tags, n_states), codes)
+        yield name, codes.astype(variable.code_dtype)
 
 
 def counts_of(table: RelatedTable, laid: Laid) -> Iterator[str]:
