@@ -190,3 +190,27 @@ def test_a_column_that_never_leaves_does_not_leave_in_slots(node: Path, denied: 
     found = _of_variables(rule, agreed, "clinic", places)
     assert len(found) == (3 if denied == "ward" else 1)
     assert _of_variables(policy, agreed, "clinic", places) == []
+
+
+def test_the_plan_says_what_slots_cost_and_when_model_two_is_hopeless() -> None:
+    """In Model II the seven columns of visits have epsilon 1 each, which hides the transitions of 1,500 people. The masked tables
+    of the same study, with epsilon 20 for everything, do not.
+    """
+    from verticil.analyst.lint import lint
+
+    weak = STUDY.replace("epsilon = 3.0", "epsilon = 1.0").replace("TABLES", "").replace("MODEL", "")
+    central, masked = (
+        {(item.code, item.where): item for item in lint(read, n=N)}
+        for read in (read_study_text(weak, Path()), study("masked", TABLES))
+    )
+    assert "epsilon 7 in all" in central["rows-cost", "table 'visits'"].message
+    assert "masked" in central["rows-cost", "table 'visits'"].hint
+    assert ("rows-drown", "table 'visits'") in central
+    assert ("rows-drown", "table 'visits'") not in masked
+    assert not any(code == "rows-cost" for code, _ in masked)
+    size = masked["rows-in-slots", "table 'visits'"].message
+    assert "3 slots of 2 columns are 7 columns" in size
+    pairs = 12 * 11 // 2
+    assert (
+        f"of {pairs} pairs of columns {pairs - 4 - 12} are measured" in size
+    )  # slots 1 and 3, and 6 x 2 of both tables
