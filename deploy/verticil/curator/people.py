@@ -29,6 +29,7 @@ from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.study.document import Study
+from verticil.shared.study.related_tables import people_study
 from verticil.tables.reading import check_is_file, guess_reading
 from verticil.tables.settings import drafted_id, settings_of
 
@@ -161,7 +162,7 @@ def read_whose(
     """
     check_is_file(path)
     folder = state.database.path.parent
-    settings = settings_of(study, study.parties[0])
+    settings = settings_of(people_study(study), study.parties[0])
     if id_column is None:
         id_column = drafted_id(guess_reading(path, sheet=settings.sheet).rule, settings) or None
     everybody = people_of(path, id_column=id_column, secret=state.secret, folder=folder, sheet=settings.sheet)

@@ -9,7 +9,6 @@ said.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import math
 import tempfile
@@ -37,7 +36,7 @@ from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
-from verticil.shared.study.related_tables import people_schema
+from verticil.shared.study.related_tables import people_study
 from verticil.shared.study.vocabulary import PUBLIC
 from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
@@ -106,7 +105,7 @@ def read_table(
             several rows or none of a name; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
     """
     check_is_file(path)
-    own_study = dataclasses.replace(study, schema=people_schema(study), related=())
+    own_study = people_study(study)
     rule, guesses = rule_for(own_study, study.parties[0], path, id_column or "")
     rule = with_properties(rule, study.knowledge, study.schema.names)
     variables = [variable for variable in own_study.schema.variables if flag_of(study, variable.name) is None]

@@ -17,9 +17,8 @@ from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.gaussian import derived_key
-from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.related.tables import row_variables
 from verticil.shared.study.document import Study
+from verticil.shared.study.related_tables import rows_study
 from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
 
@@ -111,9 +110,7 @@ def read_slots(
                 f"{path.name}: nothing says which column names the person whose rows these are",
                 hint="name it with --id; the table of people has it, too",
             )
-        variables = row_variables(table, study.schema)
-        of_rows = dataclasses.replace(study, schema=Schema(variables=variables), related=(), drafted={})
-        rule, guesses = rule_for(of_rows, table.party, path, id_column)
+        rule, guesses = rule_for(rows_study(study, table), table.party, path, id_column)
         key = derived_key(secret.value, _PURPOSE, f"{dataset} {table.name}".encode())
         laid = read_rows(rule, table, study.schema, people, key=key)
         remarks += (*guesses, *counts_of(table, laid))

@@ -26,9 +26,9 @@ from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.related.figures import row_figures
 from verticil.shared.related.structure import Slots, slots_of
-from verticil.shared.related.tables import RelatedTable, is_structural, row_variables
+from verticil.shared.related.tables import RelatedTable, is_structural
 from verticil.shared.study.document import Study
-from verticil.shared.study.related_tables import people_study
+from verticil.shared.study.related_tables import people_study, rows_study
 from verticil.shared.synthesis.synthetic import read_records as read_synthetic
 from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
@@ -152,9 +152,7 @@ def _real_codes(
 ) -> tuple[list[Codes], list[str]]:
     """Return the codes of real people in the order of the schema, of columns of other tables zeros; and notes."""
     check_is_file(path)
-    variables = row_variables(table, study.schema)
-    of_rows = dataclasses.replace(study, schema=Schema(variables=variables), related=(), drafted={})
-    rule, remarks = rule_for(of_rows, table.party, path, id_column)
+    rule, remarks = rule_for(rows_study(study, table), table.party, path, id_column)
     laid = read_rows(rule, table, study.schema, people, key=bytes(32))
     n = len(people.tags)
     codes: list[Codes] = []

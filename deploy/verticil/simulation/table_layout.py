@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse
-from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.related.tables import row_variables
 from verticil.shared.study.document import Study
-from verticil.shared.study.related_tables import people_study
+from verticil.shared.study.related_tables import people_study, rows_study
 from verticil.tables.reading import check_is_file, guess_reading
 from verticil.tables.settings import Settings, settings_of, with_columns
 
@@ -96,12 +94,9 @@ def _with_related(
     """Return a site with its related tables."""
     rules: dict[str, DatasetRule] = {}
     for table in (table for table in study.related if table.party == site.name):
-        rows = dataclasses.replace(
-            study, schema=Schema(variables=row_variables(table, study.schema)), related=(), drafted={}
-        )
         given = tables[f"{table.party}.{table.name}"]
         name = f"{table.party}.{table.name}"
-        rules[table.name] = _rule(rows, site.name, given, folder / f"{name}.parquet", site.table.id)
+        rules[table.name] = _rule(rows_study(study, table), site.name, given, folder / f"{name}.parquet", site.table.id)
     names = tuple(study.schema[position].name for position in study.schema.owned_by(site.name))
     return dataclasses.replace(site, table=dataclasses.replace(site.table, tables=rules), allow_infinite=names)
 

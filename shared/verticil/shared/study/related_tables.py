@@ -246,7 +246,15 @@ def people_study(study: Study) -> Study:
         units=tuple(unit for unit in study.units if set(unit.variables) <= set(schema.names)),
         knowledge=study.knowledge and narrow_knowledge(study.knowledge, study.schema, schema.names),
         related=(),
+        drafted={name: own for name, own in study.drafted.items() if "." not in name},
     )
+
+
+def rows_study(study: Study, table: RelatedTable) -> Study:
+    """Return a study of the rows of one related table as if each were a record, for who reads them."""
+    own = next((own for name, own in study.drafted.items() if name.partition(".")[2] == table.name), None)
+    schema = Schema(variables=row_variables(table, study.schema))
+    return replace(study, schema=schema, related=(), drafted={} if own is None else {table.party: own})
 
 
 def people_schema(study: Study) -> Schema:
