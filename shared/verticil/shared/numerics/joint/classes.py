@@ -148,17 +148,15 @@ def _classes(shares: Sequence[Floats], components: int, rng: np.random.Generator
         ends = np.cumsum(product) * rest
         more = np.searchsorted(ends, np.arange(rest) + rng.random(), side="right")
         return np.concatenate([every, every[np.minimum(more, n_classes - 1)]])
-    chosen = np.stack([_spread(share, components, rng) for share in shares], axis=1)
-    for place, size in enumerate(sizes):  # every category at least once, as far as there are components
-        absent = np.setdiff1d(np.arange(size), chosen[:, place])[:components]
-        chosen[rng.choice(components, len(absent), replace=False), place] = absent
-    return chosen
+    return np.stack([_spread(share, components, rng) for share in shares], axis=1)
 
 
 def _spread(share: Floats, components: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return a category for each component, as often as its share says, in a random order."""
-    at = np.searchsorted(np.cumsum(share) * components, np.arange(components) + rng.random(), side="right")
-    return rng.permutation(np.minimum(at, len(share) - 1))
+    """Return a category for each component, each once and then as often as its share says, in a random order."""
+    every = np.arange(min(len(share), components))
+    rest = components - len(every)
+    at = np.searchsorted(np.cumsum(share) * rest, np.arange(rest) + rng.random(), side="right")
+    return rng.permutation(np.concatenate([every, np.minimum(at, len(share) - 1)]))
 
 
 def independent_rows(rows: Singles, weights: Floats, start: Sequence[Floats], layout: Layout) -> tuple[Singles, Floats]:
