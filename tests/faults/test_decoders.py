@@ -46,6 +46,8 @@ EXEMPT: Mapping[str, str] = {
     "shared.documents.written_values.numbers.read_plain": "takes a text to a number or None; hypothesis tries it",
     "shared.documents.written_values.on_scale.read_moment": "a value of a TOML document, which is parsed before",
     "shared.study.typed_variables.read_groups": "part of read_study, which is fuzzed",
+    "shared.study.related_tables.read_related": "part of read_study, which is fuzzed",
+    "party.related_people.read_related": "reads with party.dataset.source.read_batches, as tables of people are read",
     "shared.study.typed_variables.read_values": "part of read_study, which is fuzzed",
     "shared.federation.airgap.bundle.verify_bundle": "reads with read_statement, and verifies with verify_signed",
     "cli.party_study.load": "reads with read_study",

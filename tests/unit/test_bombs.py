@@ -72,6 +72,7 @@ LIMITED: Final = {
     "shared.synthesis.synthetic._parquet": "release, a page of synthetic.parquet",
     "shared.synthesis.synthetic.check_parquet": "release, a page of synthetic.parquet",
     "shared.synthesis.synthetic.first_misplaced": "release, a row of synthetic.csv",
+    "shared.release.related._frames": "release, a page of synthetic.parquet",
     "api.release.Release": "release, a page of synthetic.parquet",
 }
 """What reads so, and looks at a limit before: the bomb that shows it."""

@@ -13,6 +13,7 @@ in ``[dataset.NAME]``.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import itertools
 import json
@@ -46,6 +47,9 @@ _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
 _FEW: Final = 20  # the mean of a bin with fewer rows is not told
+_WHOLE: Final = 0.95
+"""Of the people with rows, so many have a slot for each; a draft has `_MOST_SLOTS` at most."""
+_MOST_SLOTS: Final = 8
 _PER_VALUE: Final = 3  # rows; with fewer for each value, that one column is a function of another says nothing
 
 
@@ -109,7 +113,7 @@ def draft_study(tables: Mapping[str, Path], *, wording: Wording | None = None, t
     """Write a draft study.
 
     Args:
-        tables: party -> its table, a file of any format that is read.
+        tables: party -> its table, a file of any format that is read; ``PARTY.TABLE`` -> rows of these people, several each.
         wording: what its author says of it; None: nothing yet.
         today: the day (UTC) that the expiry is counted from, a year ahead; default: now.
 
@@ -122,6 +126,8 @@ def draft_study(tables: Mapping[str, Path], *, wording: Wording | None = None, t
         raise Misuse(
             "USAGE", "no table given, expected PARTY=FILE", hint="verticil study draft hospital=people.csv ..."
         )
+    related = {name: path for name, path in tables.items() if name.partition(".")[0] in tables and "." in name}
+    tables = {name: path for name, path in tables.items() if name not in related}
     for party in tables:
         if not is_party_name(party):
             raise Misuse(
@@ -133,11 +139,72 @@ def draft_study(tables: Mapping[str, Path], *, wording: Wording | None = None, t
     choice = Choice(epsilon=epsilon, columns=only, sheet=wording.sheet)
     read = {party: profile_table(party, path, choice) for party, path in tables.items()}
     id_column = _id_column(read, tables, wording)
-    return _write(read, tables, wording, id_column, today or dt.datetime.now(dt.UTC).date())
+    rows = [_rows_of(name, path, id_column, choice, wording) for name, path in related.items()]
+    return _write(read, tables, wording, id_column, today or dt.datetime.now(dt.UTC).date(), related=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """A drafted related table: its blocks, how it is read, notes, and how many columns it is in all slots."""
+
+    blocks: Sequence[str]
+    settings: Sequence[str]
+    notes: Sequence[str]
+    n_columns: int
+
+
+def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wording) -> _Rows:
+    """Draft a related table, ``PARTY.TABLE``.
+
+    Raises:
+        DataFault: DATA_ID_MISSING, DATA_COLUMN_MISSING, its people are not named; DATA_EMPTY, no column can be proposed.
+    """
+    party, _, own_name = name.partition(".")
+    table = profile_table(party, path, choice)
+    if not id_column or id_column not in table.texts.columns:
+        problem = f"no column '{id_column}'" if id_column else "no column names the person whose rows these are"
+        raise DataFault(
+            "DATA_COLUMN_MISSING" if id_column else "DATA_ID_MISSING",
+            f"{path.name}: {problem}, expected the id of the people's table",
+            hint="name the id of all tables with --id",
+        )
+    own = [item for item in table.columns if item.source != id_column]
+    variables = [item for item in own if not item.left_out]
+    if not variables:
+        raise DataFault("DATA_EMPTY", f"{path.name}: no column can be proposed as a variable")
+    ids = table.texts.columns[id_column]
+    per_person = sorted(ids.counts)
+    most = min(max(per_person[math.ceil(_WHOLE * len(per_person)) - 1], 1), _MOST_SLOTS)
+    order = next((item.name for item in variables if item.kind in {"date", "datetime"}), None)
+    beyond = sum(count > most for count in per_person)
+    notes = [
+        f"{path.name}: '{id_column}' repeats in {len(ids.index) - len(ids.texts):,} of {len(ids.index):,} rows: its rows are the "
+        f"related table '{own_name}', {most} slots a person; {beyond:,} of {len(per_person):,} people have more"
+    ]
+    notes += [f"{_quote(item.name)} of {name} is left out: {item.left_out}" for item in own if item.left_out]
+    keys = [
+        f"name = {_quote(own_name)}",
+        f"party = {_quote(party)}",
+        f"max_rows = {most}  # review: more slots keep more rows, and get more noise",
+    ]
+    keys += [] if order is None else [f"order = {_quote(order)}"]
+    blocks = ["\n".join([*map(NOTE.__add__, notes), "[[table]]", *keys])]
+    for item in variables:
+        first, *rest = _variable(item, item.name, party, wording, alone=False)
+        blocks.append("\n".join([first, f"table = {_quote(own_name)}", *rest]))
+    named = dataclasses.replace(table, party=name)
+    settings = list(_settings(named, id_column, {item.source: item.name for item in own}, wording))
+    return _Rows(blocks=blocks, settings=settings, notes=notes, n_columns=1 + most * len(variables))
 
 
 def _write(
-    read: Mapping[str, TableProfile], tables: Mapping[str, Path], wording: Wording, id_column: str, today: dt.date
+    read: Mapping[str, TableProfile],
+    tables: Mapping[str, Path],
+    wording: Wording,
+    id_column: str,
+    today: dt.date,
+    *,
+    related: Sequence[_Rows] = (),
 ) -> Draft:
     name_counts = Counter(item.name for table in read.values() for item in table.columns if item.source != id_column)
     blocks, settings, all_notes, most = list[str](), list[str](), list[str](), 0
@@ -176,6 +243,11 @@ def _write(
         ]
         settings += _settings(table, id_column, names, wording)
         all_notes += notes
+    for rows in related:
+        blocks += rows.blocks
+        settings += rows.settings
+        all_notes += rows.notes
+        most += rows.n_columns
     n_rows = min(table.texts.n_rows for table in read.values())
     text = (
         _head(tables, today, n_rows, wording, settings)
@@ -303,7 +375,8 @@ def _repeated_id(file: str, column: TextColumn) -> DataFault:
         "DATA_ID_DUPLICATE",
         f"{file}: column '{column.source}' repeats in {n_repeated:,} of {len(column.index):,} rows, expected one row "
         "for each person",
-        hint="bring each person's rows into one before, as a count, a first or a last value; or name another column with --id",
+        hint="bring each person's rows into one before, as a count, a first or a last value; or draft them as a related table "
+        "beside a table of the people: PARTY=PEOPLE PARTY.TABLE=ROWS --id COLUMN; or name another column with --id",
     )
 
 

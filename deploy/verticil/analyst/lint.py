@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from verticil.analyst.prediction import drowned_shares, predict_study, prediction_text, worth_of
+from verticil.analyst.related import related_findings
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
 from verticil.shared.numerics.joint.worth import sentence
@@ -72,6 +73,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_share(study, table),
         *_noisy_tables(study, table),
         *_joint_model(study, table),
+        *related_findings(study, table.n),
         *_round(study, table.n),
         *protocol_of(study).findings(study),
     ]
@@ -92,7 +94,7 @@ def lint_owner(study: Study, own: Study, n: int) -> list[Finding]:
         n: number of people.
     """
     findings = list(review_findings(study))
-    findings += [*_knowledge(study), *_labels(study), *_structure(own)]
+    findings += [*_knowledge(study), *_labels(study), *_structure(own), *related_findings(own, n)]
     if own.tables is not None and (words := delta_words(n, own.tables.delta)) is not None:
         findings.append(warning("delta-large", "tables.delta", *words))
     return findings

@@ -10,6 +10,7 @@ from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import measures_itself, protocol_of, table_deviations
+from verticil.shared.study.tables import tables_of
 
 _MOST: Final = 4000  # categories of all draws together; joint models are for fewer
 _MOST_ONE_WAY: Final = 0.08
@@ -43,7 +44,7 @@ def drowned_shares(study: Study, n: int, prediction: Prediction | None) -> Findi
     if study.tables is None or prediction is None or prediction.one_way <= _MOST_ONE_WAY:
         return None
     channels = sorted((unit.transition for unit in study.units), key=lambda channel: channel.n_states)
-    sigma, n_tables = _deviation(study), math.comb(len(channels), 2)
+    sigma, n_tables = _deviation(study), len(tables_of(study))
     works = 0
     for count in range(2, len(channels)):
         fewer = predict(channels[:count], n, sigma=sigma * math.sqrt(math.comb(count, 2) / n_tables))

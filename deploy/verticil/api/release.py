@@ -480,6 +480,30 @@ class Release:
             problem = f"{self.path / 'synthetic.parquet'}: is not the table of this release"
             raise GateFailed("RELEASE_INVALID", problem, hint="fetch the release again") from None
 
+    def tables(self, *, binned: bool = False) -> dict[str, pd.DataFrame]:
+        """Return the tables of a release whose study has related tables: ``people``, and each of them by its name.
+
+        The first column of all of them is the made-up key of a person; in related tables the number of the row follows. Of a
+        release without related tables there is one, `table`.
+
+        Args:
+            binned: as of `table`; only for a release without related tables.
+
+        Raises:
+            GateFailed: RELEASE_INVALID.
+        """
+        import pandas as pd
+
+        from verticil.shared.synthesis.related_rows import tables_of_records
+
+        study = self.models.study
+        if study is None or not study.related:
+            return {"people": self.table(binned=binned)}
+        self._check_table()
+        frame = pd.read_parquet(self.file("synthetic.parquet"))
+        records = frame if study.identifier is None else frame.drop(columns=[study.identifier.name])
+        return next(tables_of_records([records], study))
+
     def _check_table(self) -> int:
         """Check what the table says of its size, before it is read; return how many bytes it has at most.
 

@@ -96,6 +96,7 @@ def synthesize(
     table: Table,
     study: AnyStudy,
     *,
+    tables: Mapping[str, Table] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     method: Literal["joint", "network", "privbayes", "posterior"] = "joint",
@@ -117,6 +118,8 @@ def synthesize(
     Args:
         table: a CSV or Parquet file, or a frame; each row is a person.
         study: a study of the table's columns, or the path of its file.
+        tables: the related tables of the study by name, with several rows a person: files or frames. ``tables()`` of the result
+            returns theirs.
         epsilon, delta: of everything that is published, for each person; None: the study's, else 1 and 1e-9.
         method: what records are drawn from.
         seed: another one is another measurement, and charged; None: the study's.
@@ -147,6 +150,7 @@ def synthesize(
         run = synthesized(
             table,
             document,
+            tables=tables,
             epsilon=epsilon,
             delta=delta,
             method=method,
@@ -173,6 +177,8 @@ def evaluate(
     full: bool = False,
     seed: int = 0,
     target: str | None = None,
+    related: Mapping[str, Path | str] | None = None,
+    id_column: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Hold synthetic tables of anybody, or releases, against the real one, as ``verticil evaluate`` does.
@@ -188,6 +194,8 @@ def evaluate(
         full: without limits on the number of records.
         seed: the same one gives the same result.
         target: column that classifiers predict and attacks ask for; None: the one that the others tell best.
+        related: files of the related tables of the releases' study by name, with several rows a person.
+        id_column: names the person in `real`, a file then, and in all of `related`.
         progress: told each metric.
 
     Returns:
@@ -211,6 +219,8 @@ def evaluate(
         full=full,
         seed=seed,
         target=target,
+        related=related,
+        id_column=id_column,
         progress=progress,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verticil.cli.named_files import RelatedOption, named_files
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import free_folder
@@ -54,6 +55,10 @@ def evaluate_command(
     target: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the column that the others tell best.")
     ] = None,
+    related: RelatedOption = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Names the person in the real tables; with --table.")
+    ] = None,
     only: OnlyOption = None,
     full: FullOption = False,
     seed: Annotated[int, typer.Option(min=0, help="The first of five; the same one gives the same bytes.")] = 0,
@@ -83,6 +88,8 @@ def evaluate_command(
             full=full,
             seed=seed,
             target=target,
+            related=named_files(related),
+            id_column=id_column,
             progress=report,
         )
 
@@ -172,6 +179,12 @@ def _print(evaluation: Evaluation, folder: Path) -> None:
                 verdict_words(item),
             )
     put(table)
+    if evaluation.related:
+        rows = plain_table("rows of", "figure", "table", right=("value", "floor", "baseline"))
+        for figure in evaluation.related:
+            numbers = map(figure.words, (figure.value, figure.floor, figure.baseline))
+            rows.add_row(figure.table, figure.title, figure.candidate, *numbers)
+        put(rows)
     if by_codebook:
         say(
             "verdicts are about the study's codebook; by value: the real table's values, whatever the study takes together"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args
 import typer
 
 from verticil.cli.budget_text import cost_text
+from verticil.cli.named_files import RelatedOption, named_files
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
 from verticil.cli.worth_text import fail_if_useless, print_worth
 from verticil.curator.generators import GROUP, Generator, GeneratorResult, Request, generators
@@ -64,6 +65,7 @@ def synthesize_command(
     id_column: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Names the person: no two rows may have the same.")
     ] = None,
+    tables: RelatedOption = None,
     dataset: Annotated[
         str | None, typer.Option(help="Name by which epsilon is added up; default: the file's, without its ending.")
     ] = None,
@@ -113,6 +115,13 @@ def synthesize_command(
             hint="--epsilon inf says that this is meant; --epsilon 1 samples from noisy tables",
         )
     console = errors_console()
+    related = named_files(tables)
+    if generator is not None and related:
+        raise Misuse(
+            "USAGE",
+            f"--table does not go with --method {method}",
+            hint="a generator reads one table: use --method joint",
+        )
     if generator is not None:
         request = Request(
             table=table,
@@ -134,6 +143,7 @@ def synthesize_command(
         result = synthesize(
             table,
             study,
+            tables=related,
             epsilon=epsilon,
             delta=delta,
             method=next(name for name in _METHODS if name == method),

@@ -10,7 +10,7 @@ sum is then too large, never too small.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.study.document import Study
+from verticil.shared.study.related_tables import people_study
 from verticil.tables.reading import check_is_file, guess_reading
 from verticil.tables.settings import drafted_id, settings_of
 
@@ -136,7 +137,14 @@ class Whose:
 
 
 def read_whose(
-    state: CuratorState, path: Path, study: Study, *, dataset: str, id_column: str | None, place: Path
+    state: CuratorState,
+    path: Path,
+    study: Study,
+    *,
+    dataset: str,
+    id_column: str | None,
+    place: Path,
+    related: Mapping[str, Path] | None = None,
 ) -> Whose:
     """Read a table and find the account of its people.
 
@@ -147,19 +155,20 @@ def read_whose(
         dataset: the name that was given to the data set.
         id_column: column that names the person; None: that of the study's draft, else each row is a person.
         place: where the table lies, of a frame where its file would.
+        related: the file of each related table of the study.
 
     Raises:
         DataFault: as `read_table`; DISK_FULL, STATE_CORRUPT.
     """
     check_is_file(path)
     folder = state.database.path.parent
-    settings = settings_of(study, study.parties[0])
+    settings = settings_of(people_study(study), study.parties[0])
     if id_column is None:
         id_column = drafted_id(guess_reading(path, sheet=settings.sheet).rule, settings) or None
     everybody = people_of(path, id_column=id_column, secret=state.secret, folder=folder, sheet=settings.sheet)
     state.sketches.take({dataset: everybody})
     state, name = of_same_people(state, dataset)
-    table = read_table(path, study, dataset=name, id_column=id_column, secret=state.secret)
+    table = read_table(path, study, dataset=name, id_column=id_column, secret=state.secret, related=related)
     if (other := dataset_of(state, name, table.fingerprint)) not in state.ledger.people.names(name):
         state, name = of_same_people(state, dataset, other)
     remarks = tuple(remarks_on(state, dataset, place, folder.parent))

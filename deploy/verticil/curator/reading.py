@@ -12,17 +12,19 @@ import contextlib
 import hashlib
 import math
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from verticil.curator.related import read_slots
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
 from verticil.party.dataset.encoding import style_of
+from verticil.party.dataset.related_rows import people_by_id
 from verticil.party.dataset.source import Records, check_records, read_records
 from verticil.party.dataset.sources.open_source import read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
@@ -34,6 +36,7 @@ from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
+from verticil.shared.study.related_tables import people_study
 from verticil.shared.study.vocabulary import PUBLIC
 from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
@@ -78,7 +81,15 @@ def as_file(table: Path | str | pd.DataFrame) -> Generator[Path]:
         yield path
 
 
-def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None, secret: SiteSecret) -> Table:
+def read_table(
+    path: Path,
+    study: Study,
+    *,
+    dataset: str,
+    id_column: str | None,
+    secret: SiteSecret,
+    related: Mapping[str, Path] | None = None,
+) -> Table:
     """Read and encode.
 
     Args:
@@ -87,15 +98,17 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         dataset: name of the data set; what is drawn for undeclared values depends on it.
         id_column: column that names the person: every row must have another one; None: each row is a person.
         secret: of the owner.
+        related: the file of each related table of the study.
 
     Raises:
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_COLUMN_MISSING; DATA_ID_DUPLICATE, DATA_ID_MISSING, a person has
             several rows or none of a name; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
     """
     check_is_file(path)
-    rule, guesses = rule_for(study, study.parties[0], path, id_column or "")
+    own_study = people_study(study)
+    rule, guesses = rule_for(own_study, study.parties[0], path, id_column or "")
     rule = with_properties(rule, study.knowledge, study.schema.names)
-    variables = [variable for variable in study.schema.variables if flag_of(study, variable.name) is None]
+    variables = [variable for variable in own_study.schema.variables if flag_of(study, variable.name) is None]
     together = compounds_of(study, study.parties[0])
     records = read_records(rule, variables, study.linkage.normalise)
     statements = stated_of(study, [variable.name for variable in variables])
@@ -130,8 +143,17 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
                 records.undeclared[variable.name], substitutes.draw(key, tags, variable.n_states), column_codes
             )
         own[variable.name], codebooks[variable.name], sources[variable.name] = column_codes, codebook, column.source
+    slots = read_slots(
+        study,
+        related or {},
+        people_by_id(records.ids, tags, study.linkage.normalise),
+        dataset=dataset,
+        id_column=id_column or "",
+        secret=secret,
+    )
+    own, codebooks, sources = own | slots.codes, codebooks | slots.codebooks, sources | slots.sources
     own = with_flags(study, own)
-    local = {name: rule.column(name) for name in sources}
+    local = {name: rule.column(name) for name in sources if name in own_study.schema}
     for flag in () if study.knowledge is None else study.knowledge.flags:
         columns = {name: (column.source, column.recode, column.written) for name, column in local.items()}
         sources[flag.variable], meaning = flag_meaning(study, flag, columns)
@@ -156,6 +178,7 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         remarks=(
             *guesses,
             *(remark.message for remark in report.remarks),
+            *slots.remarks,
             *_constant(study.schema.variables, codes),
             *_of_the_table(rule, variables, records),
         ),

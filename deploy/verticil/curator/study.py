@@ -113,6 +113,7 @@ def owners_study(
         quorum=None,
         publish=None,
         knowledge=knowledge,
+        related=tuple(dataclasses.replace(table, party=owner) for table in study.related),
         left_out=(),
     )
     rules.check(result, source=_SOURCE)

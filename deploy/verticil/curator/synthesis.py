@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, get_args
@@ -24,6 +24,7 @@ from verticil.curator.measuring import measurement
 from verticil.curator.people import read_whose
 from verticil.curator.profiles import grid_study, measure_profiles, with_bins_of
 from verticil.curator.reading import as_file
+from verticil.curator.related import files_of
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import Method, changes, owners_study
@@ -98,6 +99,7 @@ def synthesize(
     table: Path | str | pd.DataFrame,
     study: Study | Path | str,
     *,
+    tables: Mapping[str, Path | str | pd.DataFrame] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     method: Method = "joint",
@@ -118,7 +120,8 @@ def synthesize(
     Args:
         table: a CSV or Parquet file, or a frame; each row is a person.
         study: study.toml, or the study itself; its variables are columns of the table.
-        epsilon, delta: of everything that is published, for the replacement of one person;
+        tables: the related tables of the study by name, with several rows a person.
+        epsilon, delta: of everything that is published, for the replacement of one person with all of the person's rows;
             None: see `curator.study.owners_study`.
         method: see `curator.study.Method`; the noisy tables are the same for all.
         seed: another one is another measurement, and is charged; None: the study's.
@@ -158,13 +161,24 @@ def synthesize(
     require_reviewed(document)
     own_study = owners_study(document, method=method, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
+    if own_study.related and target is not None and target.suffix in TABLES:
+        raise Misuse(
+            "USAGE",
+            f"--out: got '{out}', one file, and study '{own_study.id}' has related tables, expected a folder",
+            hint="the folder's release has a file for each table",
+        )
     place = Path(table) if isinstance(table, str | Path) else Path("table")
     folder = Path(state) if state is not None else place.parent / FOLDER
     name = dataset or place.stem
     now = clock()
-    with as_file(table) as path, open_state(folder, own_study.parties[0], now=now) as state_of_owner:
+    with (
+        as_file(table) as path,
+        files_of(tables or {}, own_study) as related,
+        open_state(folder, own_study.parties[0], now=now) as state_of_owner,
+    ):
         step("reading the table")
-        whose = read_whose(state_of_owner, path, grid_study(own_study), dataset=name, id_column=id_column, place=place)
+        grid = grid_study(own_study)
+        whose = read_whose(state_of_owner, path, grid, dataset=name, id_column=id_column, place=place, related=related)
         owner_state, people, name = whose.state, whose.table, whose.name
         check_sets(own_study, people.n_records)
         if not accept_noise:

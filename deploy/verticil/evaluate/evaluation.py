@@ -27,6 +27,8 @@ from verticil.evaluate.following_columns import following
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.plots import PARTS, Part, document
 from verticil.evaluate.reading import release_folder, study_of_release, table_of
+from verticil.evaluate.related import RelatedFigure, compare_related
+from verticil.evaluate.related import documents as related_documents
 from verticil.evaluate.resampling import (
     ATTACKED,
     LEAST_ATTACKED,
@@ -48,6 +50,7 @@ from verticil.shared.documents.json_document import Json
 from verticil.shared.release.plot import Plot
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
+from verticil.shared.study.related_tables import people_study
 from verticil.tables.texts import TextTable
 
 if TYPE_CHECKING:
@@ -86,6 +89,7 @@ class Evaluation:
         differences: of each candidate that is judged by a study's codebook, why it is further from the real table by value, a
             sentence for each column.
         shapes: of each candidate what can be looked at: shares, distances and associations of pairs, the worst pairs.
+        related: figures of related tables, with several rows a person, of releases that have them.
         across: what nobody in a federation can compute, and what stands in; None: this is no party's own evaluation.
     """
 
@@ -98,6 +102,7 @@ class Evaluation:
     left_out: Mapping[str, str]
     differences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     shapes: Mapping[str, Shapes] = field(default_factory=dict)
+    related: tuple[RelatedFigure, ...] = ()
     across: Mapping[str, Json] | None = None
 
     @property
@@ -142,6 +147,7 @@ class Evaluation:
             "plots": {name: item.to_dict() for name, item in self.shapes.items()},
             "metrics": {name: [_document(row) for row in rows] for name, rows in self.measured.items()},
             "details": {name: [_document(row) for row in rows] for name, rows in self.details.items()},
+            **({"related": related_documents(self.related)} if self.related else {}),
             **({} if self.across is None else {"across": dict(self.across)}),
         }
 
@@ -201,9 +207,13 @@ def evaluate(
     full: bool = False,
     seed: int = 0,
     target: str | None = None,
+    related: Mapping[str, Path | str] | None = None,
+    id_column: str | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Hold synthetic tables against a real one.
+
+    Of releases with related tables the people are held against `real`, and each related table against its file.
 
     Args:
         real: the records that the synthetic ones were made from: a CSV or Parquet file, or a frame.
@@ -214,6 +224,8 @@ def evaluate(
         full: without the limits of `TRAINING` and `TESTED` records.
         seed: the same one gives the same result.
         target: column that classifiers predict and attacks ask for; None: the one that the others tell best.
+        related: files of related tables of the releases' study, by name, with several rows a person.
+        id_column: names the person in `real` and in all of `related`.
         progress: told each metric before it is computed.
 
     Raises:
@@ -240,12 +252,34 @@ def evaluate(
         for name, table in tables.items()
         if agreed_study is None and isinstance(table, str | Path) and (Path(table).parent / "study.json").is_file()
     ]
-    tables |= {name: folder / "synthetic.parquet" for name, folder in releases.items()}
+    record_file = "synthetic.parquet"
+    full_study, figures = agreed_study, list[RelatedFigure]()
+    if full_study is not None and full_study.related:
+        agreed_study, record_file = people_study(full_study), "people.parquet"
+        if releases and not related:
+            notes.append("the rows of related tables are not compared: give each by --table NAME=FILE, and --id")
+    tables |= {name: folder / record_file for name, folder in releases.items()}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
     select_metrics(only)
     if progress is not None:
         progress("reading", 0.0)
+    if related:
+        if full_study is None or not full_study.related or not releases or not isinstance(real, Path | str):
+            raise Misuse(
+                "USAGE",
+                "--table goes with the folders of releases of one study with related tables, and with a file of real people",
+                hint="give the folder of a release, as in --synthetic people-synthetic",
+            )
+        figures, own_notes = compare_related(
+            Path(real),
+            {name: Path(path) for name, path in related.items()},
+            releases,
+            full_study,
+            id_column=id_column or "",
+            seed=seed,
+        )
+        notes += own_notes
     evaluation = evaluate_texts(
         table_of(real, name="the real table"),
         {name: table_of(table, name=name) for name, table in tables.items()},
@@ -257,7 +291,7 @@ def evaluate(
         target=target,
         progress=progress,
     )
-    return dataclasses.replace(evaluation, notes=(*notes, *evaluation.notes))
+    return dataclasses.replace(evaluation, notes=(*notes, *evaluation.notes), related=tuple(figures))
 
 
 def evaluate_texts(

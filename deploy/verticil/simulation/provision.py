@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.storage.store import NOISE_SEED
-from verticil.party.config import place_toml
+from verticil.party.config import place_toml, related_toml
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
@@ -257,7 +257,7 @@ key = "secrets/linkage.key"
 
 [dataset.people]
 {place_toml(table, node)}id = {quote_toml(table.id)}
-{columns}
+{columns}{related_toml(table, node)}
 [policy]
 approval = "auto"                # accepted only under the marked authority of a demonstration
 approvers_needed = 1

@@ -11,6 +11,7 @@ from verticil.party.dataset.sources.open_source import header, missing_columns, 
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
+from verticil.shared.study.related_tables import people_study, rows_study
 from verticil.tables.reading import check_is_file, guess_reading
 from verticil.tables.settings import Settings, settings_of, with_columns
 
@@ -41,6 +42,8 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str | None
     if id_column is None:
         id_column = next((item.id_column for item in settings.values() if item.id_column), "id")
     if isinstance(tables, Mapping):
+        related = {name: table for name, table in tables.items() if name in _related_names(study)}
+        tables = {name: table for name, table in tables.items() if name not in related}
         for name in tables:
             if name not in study.parties:
                 raise Misuse(
@@ -48,7 +51,21 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str | None
                 )
         if missing := [name for name in study.parties if name not in tables]:
             raise Misuse("USAGE", f"no table for {', '.join(missing)}", hint="give each party a table: PARTY=FILE")
-        return [_site(study, name, tables[name], folder, id_column) for name in study.parties]
+        if missing := [name for name in _related_names(study) if name not in related]:
+            raise Misuse(
+                "USAGE",
+                f"no table for {', '.join(missing)}, which the study has as related tables",
+                hint=f"give each a file: {missing[0]}=FILE",
+            )
+        own = people_study(study)
+        of_people = [_site(own, name, tables[name], folder, id_column) for name in study.parties]
+        return [_with_related(study, site, related, folder) for site in of_people]
+    if study.related:
+        raise Misuse(
+            "USAGE",
+            f"one table for study '{study.id}', which has related tables, expected one for each party and related table",
+            hint="give them by name: PARTY=FILE PARTY.TABLE=FILE",
+        )
     whole = _read(tables, sheet=next((item.sheet for item in settings.values() if item.sheet), ""))
     if id_column not in whole.columns:
         whole = whole.assign(**{id_column: [f"{row:012d}" for row in range(len(whole))]})
@@ -64,6 +81,24 @@ def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str | None
             )
         sites.append(_site(study, name, whole[[id_column, *columns]], folder, id_column))
     return sites
+
+
+def _related_names(study: Study) -> list[str]:
+    """Return what tells a related table: ``PARTY.TABLE``."""
+    return [f"{table.party}.{table.name}" for table in study.related]
+
+
+def _with_related(
+    study: Study, site: Site, tables: Mapping[str, Path | str | pd.DataFrame | DatasetRule], folder: Path
+) -> Site:
+    """Return a site with its related tables."""
+    rules: dict[str, DatasetRule] = {}
+    for table in (table for table in study.related if table.party == site.name):
+        given = tables[f"{table.party}.{table.name}"]
+        name = f"{table.party}.{table.name}"
+        rules[table.name] = _rule(rows_study(study, table), site.name, given, folder / f"{name}.parquet", site.table.id)
+    names = tuple(study.schema[position].name for position in study.schema.owned_by(site.name))
+    return dataclasses.replace(site, table=dataclasses.replace(site.table, tables=rules), allow_infinite=names)
 
 
 def _column(settings: Settings, variable: str) -> str:
@@ -89,18 +124,24 @@ def _read(table: Path | str | pd.DataFrame, *, sheet: str = "") -> pd.DataFrame:
 def _site(
     study: Study, name: str, table: Path | str | pd.DataFrame | DatasetRule, folder: Path, id_column: str
 ) -> Site:
+    from verticil.simulation.provision import Site
+
     # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
     own_names = tuple(study.schema[position].name for position in study.schema.owned_by(name))
+    rule = _rule(study, name, table, folder / f"{name}.parquet", id_column)
+    return Site(name=name, table=rule, allow_infinite=own_names)
+
+
+def _rule(
+    study: Study, name: str, table: Path | str | pd.DataFrame | DatasetRule, place: Path, id_column: str
+) -> DatasetRule:
+    """Return how a party reads a table; a frame is written to `place`."""
     if isinstance(table, DatasetRule):
         rule = table
     elif isinstance(table, str | Path):
         check_is_file(path := Path(table))
         rule = dataclasses.replace(guess_reading(path, sheet=settings_of(study, name).sheet).rule, id=id_column)
     else:
-        path = folder / f"{name}.parquet"
-        table.to_parquet(path, index=False)
-        rule = DatasetRule(path=path, format="parquet", id=id_column)
-    from verticil.simulation.provision import Site
-
-    rule = with_columns(study, name, rule)
-    return Site(name=name, table=rule, allow_infinite=own_names)
+        table.to_parquet(place, index=False)
+        rule = DatasetRule(path=place, format="parquet", id=id_column)
+    return with_columns(study, name, rule)

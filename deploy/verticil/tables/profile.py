@@ -228,7 +228,8 @@ def _repeated_id(base: ColumnProfile, n_values: int) -> str:
         return ""
     return (
         f"by its name it names a person, and it repeats in {n_rows - n_values:,} of {base.n_rows:,} rows: bring each "
-        "person's rows into one (a count, the first or the last value) before"
+        "person's rows into one (a count, the first or the last value) before, or draft them as a related table beside a table "
+        "of the people (PARTY=PEOPLE PARTY.TABLE=ROWS)"
     )
 
 

@@ -236,6 +236,9 @@ _MOST_ABOVE: Final = 1000
 def dataset_rule(table: Table, base: Path) -> DatasetRule:
     """Return the rule to read a local table, as ``[dataset.NAME]`` says it; paths are relative to `base`.
 
+    A related table, ``[dataset.NAME.tables.TABLE]``, has the same keys. Its id has the name of the table of people, unless it
+    says another one.
+
     Raises:
         Misuse: CONFIG_INVALID.
     """
@@ -263,9 +266,20 @@ def dataset_rule(table: Table, base: Path) -> DatasetRule:
         columns={
             variable: read_column_rule(column, variable) for variable, column in table.named_tables("columns").items()
         },
+        tables={
+            name: _related_rule(item, table.value(str, "id"), base)
+            for name, item in table.named_tables("tables").items()
+        },
     )
     table.finish()
     return rule
+
+
+def _related_rule(table: Table, id_column: str, base: Path) -> DatasetRule:
+    """Return the rule to read a related table."""
+    if table.has("tables"):
+        table.fail("tables", "stands in a related table, expected it in [dataset.NAME] only")
+    return dataset_rule(table if table.has("id") else table.with_value("id", id_column), base)
 
 
 def _lines_above(table: Table) -> int:
@@ -284,6 +298,15 @@ def columns_toml(rule: DatasetRule, dataset: str = "people") -> str:
         lines += [f"recode = {{ {recode} }}"] * bool(recode)
         lines += [f"written = {_quote(column.written)}"] * (column.written != "plain")
     return "".join(f"{line}\n" for line in lines)
+
+
+def related_toml(rule: DatasetRule, base: Path, dataset: str = "people") -> str:
+    """Return ``[dataset.NAME.tables.TABLE]`` of each related table."""
+    return "".join(
+        f"\n[dataset.{dataset}.tables.{name}]\n{place_toml(table, base)}id = {_quote(table.id)}\n"
+        + columns_toml(table, f"{dataset}.tables.{name}")
+        for name, table in rule.tables.items()
+    )
 
 
 def _quote(text: str) -> str:

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,8 +37,8 @@ from verticil.party.dataset.gathered_records import (
     Gathering,
     IdSpool,
     UnitCodes,
-    in_both,
 )
+from verticil.party.dataset.joined_people import People, join_people
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.order_commitment import order_key, order_tree
 from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
@@ -47,8 +46,9 @@ from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.open_source import header
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
+from verticil.party.related_people import SlotColumn, read_related, slot_columns
 from verticil.party.storage.secret import SiteSecret, secret_id
-from verticil.shared.core.arrays import Codes, taken, typed
+from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.federation.alignment.merkle import Tree
 from verticil.shared.numerics.knowledge.columns import flag_codes, narrow_knowledge
@@ -57,7 +57,6 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
-from verticil.shared.storage.unlinked_files import KeptRows
 from verticil.shared.study.document import Study
 
 
@@ -70,7 +69,7 @@ class Origin:
         account: the name of the people's account in the ledger; see `verticil.party.limits.same_people`.
         source: the local column; of a flag those that it is written from.
         recode, written: see `perturb.codebook_digest`; of a flag its conditions stand in `written`.
-        flag: whether it is one, and so no column of the table.
+        flag: whether it is one, or of a slot, and so no column of the table of people.
     """
 
     dataset: str
@@ -156,10 +155,14 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
         Refusal: POLICY_REFUSED, a variable is the column that names the person: randomized or not, it is never released.
         DataFault: a table cannot be read.
     """
+    slots = slot_columns(study.related, config.datasets, config.name, where=config.path.name)
     own = [study.schema[position] for position in study.schema.owned_by(config.name)]
+    own = [variable for variable in own if variable.name not in slots]
     column_origins = _column_origins(
         config, study, [variable for variable in own if flag_of(study, variable.name) is None]
     )
+    for name, slot in slots.items():
+        column_origins[name] = _slot_origin(config, slot)
     for variable in own:
         if (flag := flag_of(study, variable.name)) is not None:
             column_origins[variable.name] = _flag_origin(config, study, flag, column_origins)
@@ -189,6 +192,20 @@ def _column_origins(config: PartyConfig, study: Study, own: Sequence[Variable]) 
         home, account = homes[0], config.policy.same_people.account(homes[0])
         column_origins[variable.name] = _origin(home, account, config.datasets[home], study, variable)
     return column_origins
+
+
+def _slot_origin(config: PartyConfig, slot: SlotColumn) -> Origin:
+    """Return the origin of a slot's column, which is no column of the table of people.
+
+    Raises:
+        Refusal: POLICY_REFUSED, it is the column that names the person.
+    """
+    if slot.column == config.datasets[slot.dataset].tables[slot.table.name].id:
+        raise _is_the_id(f"related table '{slot.table.name}'", slot.dataset)
+    account = config.policy.same_people.account(slot.dataset)
+    return Origin(
+        dataset=slot.dataset, account=account, source=slot.source, recode=slot.recode, written=slot.written, flag=True
+    )
 
 
 def _flag_origin(config: PartyConfig, study: Study, flag: Flag, places: Mapping[str, Origin]) -> Origin:
@@ -304,39 +321,8 @@ def columns_of(config: PartyConfig, study: Study) -> dict[str, Column]:
 def _origin(dataset: str, account: str, rule: DatasetRule, study: Study, variable: Variable) -> Origin:
     column = with_properties(rule, study.knowledge, (variable.name,)).column(variable.name)
     if column.source == rule.id:
-        raise Refusal(
-            "POLICY_REFUSED",
-            f"variable '{variable.name}': its column is the id of data set '{dataset}'",
-            hint="the column that names the person is never released",
-        )
+        raise _is_the_id(f"variable '{variable.name}'", dataset)
     return Origin(dataset=dataset, account=account, source=column.source, recode=column.recode, written=column.written)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class People:
-    """A party's people in one study, by ascending link. Secret.
-
-    Attributes:
-        tags, keys, tables, codes, fingerprints, source_fingerprints, n_rows: see `LocalDataset`.
-        links: (n, any), uint8, ascending: what `Macs` made of ids, or the number of each one's row in the (first) table.
-        ids: what the (first) table has in its id column, where links are numbers.
-    """
-
-    tags: NDArray[np.uint8] = field(repr=False)
-    links: NDArray[np.uint8] = field(repr=False)
-    keys: NDArray[np.uint8] = field(repr=False)
-    tables: Mapping[str, PeopleOfTable] = field(repr=False)
-    codes: Mapping[str, Codes] = field(repr=False)
-    fingerprints: Mapping[int, bytes] = field(repr=False)
-    source_fingerprints: Mapping[int, bytes] = field(repr=False)
-    n_rows: int
-    ids: IdSpool | None = field(repr=False, default=None)
-
-    def names(self) -> Iterator[str]:
-        """Yield the people's ids, in the order of the table, where links are numbers of rows."""
-        if self.ids is None:
-            return iter(())
-        return self.ids.at(self.links.view(">u8").reshape(-1))
 
 
 def read_people(
@@ -364,13 +350,18 @@ def read_people(
         PeerFault: PARTY_UNKNOWN, the party has no variable in the study.
     """
     places = origins(config, study)
+    slots = slot_columns(study.related, config.datasets, config.name, where=config.path.name)
     compounds = compounds_of(study, config.name)
     people: People | None = None
     n_before = 0
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         there = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
         variables = [variable for variable in there if not places[variable.name].flag]
+        of_dataset = {name: slot for name, slot in slots.items() if slot.dataset == dataset}
+        there = [variable for variable in there if variable.name not in of_dataset]
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
+        of_slots = [index for index in units if study.units[index].variables[0] in of_dataset]
+        units = [index for index in units if index not in of_slots]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
         substitute = _substitution(
             study, variables, units, places, compounds, site_secret=site_secret.value, name_of_draws=name_of_draws
@@ -392,7 +383,24 @@ def read_people(
             progress=functools.partial(_behind, n_before, progress),
         )
         n_before += here.n_rows
-        people = here if people is None else _join_people(people, here, config.state_directory)
+        if of_dataset:
+            related = read_related(
+                of_dataset,
+                rule.tables,
+                study.schema,
+                here.tags,
+                normalise=study.linkage.normalise,
+                site_secret=site_secret.value,
+                tag_macs=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
+                key_of=functools.partial(_key_of_slot, study, places, site_secret.value, name_of_draws),
+            )
+            here = here.with_related(
+                related.codes,
+                {index: study.units[index].variables[0] for index in of_slots},
+                fingerprints=related.fingerprints,
+                source_fingerprints=related.source_fingerprints,
+            )
+        people = here if people is None else join_people(people, here, config.state_directory)
     if people is None:
         raise PeerFault(
             "PARTY_UNKNOWN",
@@ -400,6 +408,17 @@ def read_people(
             hint="name in party.toml must be the party's name in the study",
         )
     return people
+
+
+def _key_of_slot(
+    study: Study, places: Mapping[str, Origin], site_secret: bytes, name_of_draws: NameOfDraws, name: str
+) -> bytes:
+    """Return the key by which categories of a slot's column are drawn where none is declared."""
+    place, codebook = places[name], _unit_codebook(study, study.unit_of(name), places)
+    dataset = name_of_draws(place.account, [place.source], codebook)
+    return substitutes.substitute_key(
+        site_secret, dataset=dataset, source_columns=[place.source], codebook_digest=codebook
+    )
 
 
 def _sources_of(study: Study, index: int, places: Mapping[str, Origin]) -> tuple[str, ...]:
@@ -532,44 +551,6 @@ def _substitution(
     return substitute
 
 
-def _join_people(one: People, other: People, folder: Path) -> People:
-    """Return the people in both data sets, with the columns of both; raises as `disk_faults`."""
-    with disk_faults(folder):
-        n, places = in_both(one.tags, other.tags, folder, memory_rows=MEMORY_ROWS)
-        ours = {
-            "tags": one.tags,
-            "links": one.links,
-            "keys": one.keys,
-            **{f"codes of {name}": codes for name, codes in one.codes.items()},
-        }
-        theirs = {f"codes of {name}": codes for name, codes in other.codes.items()}
-        widths = {name: array.itemsize * math.prod(array.shape[1:]) for name, array in {**ours, **theirs}.items()}
-        rows = KeptRows(folder if n > MEMORY_ROWS else None, n, widths)
-        n_done = 0
-        for here, there in places:
-            for name, array in ours.items():
-                rows.write(name, n_done, taken(array, here))
-            for name, array in theirs.items():
-                rows.write(name, n_done, taken(array, there))
-            n_done += len(here)
-        arrays = rows.arrays()
-    codes = {
-        name: typed(arrays[f"codes of {name}"].reshape(-1), column.itemsize)
-        for name, column in {**one.codes, **other.codes}.items()
-    }
-    return People(
-        tags=arrays["tags"],
-        links=arrays["links"],
-        keys=arrays["keys"],
-        tables={**one.tables, **other.tables},
-        codes=codes,
-        fingerprints={**one.fingerprints, **other.fingerprints},
-        source_fingerprints={**one.source_fingerprints, **other.source_fingerprints},
-        n_rows=min(one.n_rows, other.n_rows),
-        ids=one.ids,
-    )
-
-
 def read_holding(
     config: PartyConfig,
     study: Study,
@@ -697,3 +678,11 @@ def releases_of(
         )
         for index in study.units_of(config.name)
     }
+
+
+def _is_the_id(what: str, dataset: str) -> Refusal:
+    return Refusal(
+        "POLICY_REFUSED",
+        f"{what}: its column is the id of data set '{dataset}'",
+        hint="the column that names the person is never released",
+    )

@@ -66,8 +66,10 @@ def counted_tables(columns: Sequence[Codes], study: Study, *, check: Callable[[]
         ValueError: the columns do not fit the study.
     """
     units = [study.column_unit(index) for index in range(len(study.units))]
-    three_way = [(a, b, c) for a, b, c in (members for members in tables_of(study) if len(members) == 3)]
+    measured = tables_of(study)
+    three_way = [(a, b, c) for a, b, c in (members for members in measured if len(members) == 3)]
+    pairs = [(a, b) for a, b in (members for members in measured if len(members) == 2)]
     tables = from_columns(
-        columns, units, study.schema.n_states, three_way=three_way, parts=1, check=check or (lambda: None)
+        columns, units, study.schema.n_states, three_way=three_way, pairs=pairs, parts=1, check=check or (lambda: None)
     )
     return dataclasses.replace(tables, orders=orders_of(study))

@@ -40,10 +40,10 @@ from verticil.miner.learning.worth import estimate_worth
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
+from verticil.shared.numerics.joint.classes import Division
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, refitted, share_of_noisy
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.replicates import redrawn
-from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Marginal, Network, PairEstimate
@@ -51,7 +51,9 @@ from verticil.shared.numerics.model.rounding import round_network
 from verticil.shared.numerics.privbayes.measuring import automatic_tau
 from verticil.shared.numerics.privbayes.scores import scores_of_tables
 from verticil.shared.numerics.privbayes.structure import learn_structure
+from verticil.shared.related.structure import divisions
 from verticil.shared.study.document import Study
+from verticil.shared.study.related_tables import Possible
 from verticil.shared.study.vocabulary import METHODS, MIXED_REPLICATES
 from verticil.shared.synthesis.marginals import model_shares
 
@@ -93,9 +95,10 @@ def learn_from_tables(
         return lambda share: None if progress is None else progress(stage, int(100 * share))
 
     check = interruption.check
-    seed, support = study.structure.seed, study.support()
+    seed, stated = study.structure.seed, study.support()
+    support, own_divisions = Possible(study, stated), divisions(study.related, study.schema)
     tables = tables.without(support.zeros) if support.restricts else tables
-    possible = support.holds if support.restricts else None
+    possible = stated.holds if stated.restricts else None
 
     def step(piece: str, n_done: int, most: int) -> None:
         report("estimating")(share_of_noisy(piece, n_done, most))
@@ -111,6 +114,7 @@ def learn_from_tables(
             check=check,
             keep=own.keep,
             checkpoint=own.checkpoint,
+            divisions=own_divisions,
         )
     model, measured, tables = joint.model, tables, tables.combined()
     check()
@@ -120,13 +124,17 @@ def learn_from_tables(
     graph_sample: Sampled | None = None
     way: Search | None
     if study.samples_graphs:
-        models += _replicates(joint, measured, support, seed=seed, check=check, progress=report("parameters"))
+        models += _replicates(
+            joint, measured, support, own_divisions, seed=seed, check=check, progress=report("parameters")
+        )
         graph_sample = _sample_graphs(models, pairs, study, tables.people, progress=report("searching"), stages=stages)
         result, way = graph_sample.result, Search(method=study.structure.method, score=study.structure.score)
     else:
         with stages.stage("search") as own:
             result, way = _structure(tables, of_model, pairs, study, progress=report("searching"), interruption=own)
-        models += _replicates(joint, measured, support, seed=seed, check=check, progress=report("parameters"))
+        models += _replicates(
+            joint, measured, support, own_divisions, seed=seed, check=check, progress=report("parameters")
+        )
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
     strengths = _strengths(result.dag, of_model, again, tables)
     result, weak = without_weak(result, strengths, study)
@@ -135,7 +143,7 @@ def learn_from_tables(
         for child, parents in enumerate(result.dag.parents)
     )
     network = round_network(Network(schema=study.schema, dag=result.dag, families=families))
-    shares, exact = model_shares(network, support)
+    shares, exact = model_shares(network, stated)
     posterior = None
     if graph_sample is not None:
         of = match_errors(
@@ -242,7 +250,8 @@ def _by_privbayes(tables: NoisyTables, of_model: ModelTables, pairs: PairScores,
 def _replicates(
     joint: JointEstimate,
     tables: NoisyTables,
-    support: Support,
+    support: Possible,
+    own_divisions: Sequence[Division],
     *,
     seed: int,
     check: Callable[[], None],
@@ -255,7 +264,14 @@ def _replicates(
         generator = np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, 1]))
         replicate = redrawn(tables, joint.model, generator)
         replicate = replicate.without(support.zeros) if support.restricts else replicate
-        yield refitted(replicate, joint, seed=seed + 1 + number, fits=TUNING.replicate_fits, check=check)
+        yield refitted(
+            replicate,
+            joint,
+            seed=seed + 1 + number,
+            fits=TUNING.replicate_fits,
+            check=check,
+            divisions=own_divisions,
+        )
     progress(1.0)
 
 
@@ -284,7 +300,7 @@ def _family(
     parents: tuple[int, ...],
     *,
     level: float,
-    support: Support,
+    support: Possible,
 ) -> Family:
     """Return a family with the joint model's probabilities; see the module for the estimate and its intervals."""
     axes = (*parents, child)
@@ -354,10 +370,11 @@ def _marginals(tables: NoisyTables, shares: list[Floats], *, level: float) -> It
 
 
 def _pairs(tables: NoisyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
-    support = study.support()
+    support = Possible(study, study.support())
     for first, second in shown_pairs(dag, study):
         measurement = observed_of(tables, (first, second))
-        assert measurement is not None  # `noisy_pair_scores` would have said so
+        if measurement is None:  # a pair that the study names, of slots that are far apart
+            continue
         measured_table, counts, design = measurement
         share, low, high = parameters.joint_shares(
             counts,

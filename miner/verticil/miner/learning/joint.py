@@ -14,13 +14,14 @@ from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.model.network import Network
+from verticil.shared.related.structure import divisions
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.synthesis import sample_codes
 
 
 def asks_for_joint(study: Study) -> bool:
     """Return whether a joint model is to be estimated: the study asks for it, or leaves open what records come from."""
-    return study.release.sample_from == "joint" or study.leaves_source_open
+    return study.records_from == "joint" or study.leaves_source_open
 
 
 def joint_of_columns(
@@ -60,11 +61,12 @@ def joint_of_columns(
     return estimate(
         tables,
         seed=study.structure.seed,
-        records=records,
+        records=None if study.related else records,  # a network knows nothing of slots
         allowed=support.holds if support.restricts else None,
         zeros=support.zeros,
         progress=report_progress,
         check=interruption.check,
         keep=interruption.keep,
         checkpoint=interruption.checkpoint,
+        divisions=divisions(study.related, study.schema),
     )

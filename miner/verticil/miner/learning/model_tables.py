@@ -140,11 +140,8 @@ def noisy_pair_scores(noisy_tables: NoisyTables, *, check: Callable[[], None] | 
     """Score all pairs of variables by their noisy tables; see `scores.pair_scores`.
 
     Args:
-        noisy_tables: a table for every pair of units, and for every compound.
+        noisy_tables: a table for every pair of units, and for every compound; a pair without one has no score.
         check: called between short pieces of work; may raise.
-
-    Raises:
-        ValueError: a pair has no table.
     """
     d = len(noisy_tables.n_states)
     level = SCORING.false_alarms / max(d * (d - 1) // 2, 1)
@@ -156,7 +153,7 @@ def noisy_pair_scores(noisy_tables: NoisyTables, *, check: Callable[[], None] | 
             check()
         measurement = observed_of(noisy_tables, pair)
         if measurement is None:
-            raise ValueError(f"the pair {pair} has no table")
+            continue
         table, counts, design = measurement
         p = dependence_p_value(counts, design, noise_variance=table.sigma**2)
         p_value[pair] = p_value[pair[::-1]] = p

@@ -78,7 +78,8 @@ def estimate_worth(
     """Estimate what records of a joint model are worth.
 
     Args:
-        tables: of columns that were not randomized before they were counted, each a unit of its own, and every pair measured.
+        tables: of columns that were not randomized before they were counted, each a unit of its own; what they measure is what
+            records are worth something for.
         model: of them.
         replicates: models of tables that were drawn from `model` with the same noise.
         names: of the columns.
@@ -87,10 +88,10 @@ def estimate_worth(
         None where the tables are others, or there are fewer than two columns.
     """
     n_states, n = tables.n_states, tables.people
-    pairs = list(itertools.combinations(range(len(n_states)), 2))
-    if not pairs or not replicates or tables.is_randomized or len(tables.units) != len(n_states):
+    if not replicates or tables.is_randomized or len(tables.units) != len(n_states):
         return None
-    if any(tables.table(pair) is None for pair in pairs):
+    pairs = [pair for pair in itertools.combinations(range(len(n_states)), 2) if tables.table(pair) is not None]
+    if not pairs:
         return None
     some = replicates[: TUNING.worth_replicates]
     shares = [tables.one_way(unit)[0] / n for unit in range(len(n_states))]

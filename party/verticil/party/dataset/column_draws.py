@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,20 @@ Values = tuple[str, str, bytes, bytes, bytes, bytes, bytes, bytes]
 """Names randomized values: data set, sources, codebook, matrix, secret, fingerprint, that of the sources, version tag."""
 Drawn = tuple[str, str, bytes, bytes, bytes, bytes, bytes, bytes, str]
 """Values, and whom they are drawn for (`verticil.shared.privacy.accounts`)."""
+
+
+_SLOT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*\[[0-9]+\]\.(.+)", re.DOTALL)
+"""Source of a column of a slot: its table, the number of the slot, and the local column."""
+
+
+def column_of_source(source: str) -> str:
+    """Return the local column behind the source of a slot's column, for a site's rules on its columns; else the source itself.
+
+    >>> column_of_source("visits[2].ward"), column_of_source("ward")
+    ('ward', 'ward')
+    """
+    match = _SLOT.fullmatch(source)
+    return source if match is None else match[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

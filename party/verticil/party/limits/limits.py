@@ -25,7 +25,7 @@ from datetime import date
 from fractions import Fraction
 from typing import Final, Literal
 
-from verticil.party.dataset.column_draws import Column
+from verticil.party.dataset.column_draws import Column, column_of_source
 from verticil.party.limits import masked
 from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
 from verticil.party.limits.rules import Rule
@@ -311,7 +311,11 @@ def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str
         variable = study.schema[position]
         names = [
             name
-            for name in dict.fromkeys((variable.name, columns[variable.name].source))
+            for name in dict.fromkeys(
+                local
+                for own in (variable.name, columns[variable.name].source)
+                for local in (own, column_of_source(own))
+            )
             if name in policy.deny_columns
         ]
         if names:

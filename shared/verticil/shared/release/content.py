@@ -19,9 +19,11 @@ from verticil.shared.numerics.knowledge.columns import columns
 from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 from verticil.shared.numerics.model.network import Marginal, Network, PairAccuracy, PairEstimate
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.related.structure import model_fault
 from verticil.shared.release.formats import joint
 from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import posterior_fault, posterior_files
+from verticil.shared.release.related import related_files
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -207,6 +209,7 @@ class ReleaseContent:
             **FILES,
             **({} if self.joint is None else _JOINT_FILES),
             **posterior_files(self.study),
+            **related_files(self.study),
             **(_SUB_MODEL_FILES if self.study.left_out else {}),
         }
 
@@ -233,8 +236,8 @@ def joint_fault(study: Study, model: JointModel) -> str:
     schema = study.schema
     if not may_have_joint(study):
         return study.refuses_joint or "the study's records come from the network"
-    if model.n_states != schema.n_states:
-        return "its variables are not the study's"
+    if model.n_states != schema.n_states or (problem := model_fault(study.related, schema, model)):
+        return "its variables are not the study's" if model.n_states != schema.n_states else problem
     for unit in study.units:
         for combination in unit.impossible:
             evidence = dict(zip(map(schema.index, unit.variables), combination, strict=True))

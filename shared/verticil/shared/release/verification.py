@@ -60,6 +60,7 @@ from verticil.shared.release.manifest import (
 )
 from verticil.shared.release.posterior import check_posterior_file, posterior_remarks
 from verticil.shared.release.protocols import release_protocol
+from verticil.shared.release.related import check_related
 from verticil.shared.release.signatures import (
     Denied,
     Trust,
@@ -405,6 +406,7 @@ def _check_documents(
     _check_joint(directory, manifest, study, written_as, joint_model)
     _check_sampled_from(model, study, joint_model)
     _check_rules(directory, manifest, study, network, joint_model)
+    check_related(directory, study, study.release.synthetic_records or manifest["n_common"].integer())
     has_posterior = manifest["files"].get(posterior_json.FILE) is not None
     posterior = check_posterior_file(
         directory,

@@ -56,12 +56,12 @@ CODEBOOK_KEYS: Final = (
 
 
 def variable_from(table: Table) -> Variable:
-    """Return the variable that a ``[[variable]]`` table of a study declares.
+    """Return the variable that a ``[[variable]]`` table of a study declares; of a related table (``table``) as a row has it.
 
     Raises:
         Misuse: the table's code, or STUDY_INVALID.
     """
-    table.only("party", "name", "from", *CODEBOOK_KEYS)
+    table.only("party", "name", "table", "from", *CODEBOOK_KEYS)
     variable = codebook_from(table, name=table.value(str, "name"), owner=table.value(str, "party"))
     if table.has("from"):
         variable = replace(variable, origin=table.choice("from", ORIGINS))

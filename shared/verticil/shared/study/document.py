@@ -36,6 +36,8 @@ from verticil.shared.numerics.model.constraints import (
 )
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.related.structure import is_measured, slot_numbers
+from verticil.shared.related.tables import RelatedTable
 from verticil.shared.study.codebook import make_variable
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.unit import Unit
@@ -46,6 +48,7 @@ from verticil.shared.study.vocabulary import (
     MAX_VARIABLES,
     METHODS,
     MISSING,
+    PAIRS,
     PREFERENCES,
     PRIORS,
     WITHIN_BINS,
@@ -331,7 +334,9 @@ class TablesRule:
 
     Attributes:
         epsilon, delta: of all the tables together, for whoever sees what is published.
-        three_way: columns by name, three each, whose table is measured besides those of all pairs.
+        three_way: columns by name, three each, whose table is measured besides those of pairs.
+        pairs: which pairs are measured in a study with related tables: those that ``structure`` asks for
+            (`related.structure.is_measured`), or ``all``.
         resolution: "two": pairs with an ordered column are measured again in runs of neighbouring categories; see there. None:
             "one", but for an owner alone.
     """
@@ -341,6 +346,7 @@ class TablesRule:
     three_way: Annotated[
         tuple[tuple[str, str, str], ...], Key(optional=True, form='[["one", "another", "a third"], ..]')
     ] = ()
+    pairs: Annotated[str, Key(optional=True, choices=PAIRS)] = PAIRS[0]
     resolution: Annotated[Literal["one", "two"] | None, OPTIONAL] = None
 
 
@@ -460,6 +466,7 @@ class Study:
         publish: who countersigns the release before it is published; None: no party does.
         knowledge: what is stated of all records, and not learned; None: nothing.
         identifier: the key that synthetic records get; None: they have none.
+        related: tables with several rows a person; their slots are variables of the schema.
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
         reviewed: False: it was read from a draft whose author has not set ``reviewed = true`` (`study.review`). No part of the
             canonical form: a study that came as bytes was asked for this where it was a file.
@@ -491,6 +498,7 @@ class Study:
     publish: Annotated[PublishRule | None, Key(optional=True, read=_read_publish, write=_write_publish)] = None
     knowledge: Annotated[Knowledge | None, OPTIONAL] = None
     identifier: Annotated[IdentifierRule | None, OPTIONAL] = None
+    related: Annotated[tuple[RelatedTable, ...], OPTIONAL] = ()
     left_out: Annotated[tuple[LeftOut, ...], OPTIONAL] = ()
     reviewed: Annotated[bool, Key(beside=True)] = field(default=True, compare=False)
     drafted: Annotated[Mapping[str, Mapping[str, object]], Key(beside=True)] = field(
@@ -567,7 +575,7 @@ class Study:
             Misuse: STUDY_INVALID, the declarations contradict each other; the message shows all that take part.
         """
         rule = self.structure
-        return declared_constraints(
+        constraints = declared_constraints(
             self.schema.names,
             self.schema.n_states,
             max_parents=rule.max_parents,
@@ -580,6 +588,16 @@ class Study:
             hide_from=None if rule.custom is None else rule.custom.hide_from,
             where=where,
         )
+        if not self.measures_by_structure:
+            return constraints
+        slots = [slot_numbers(self.related).get(name) for name in self.schema.names]
+        measured = [[is_measured(one, other) for other in slots] for one in slots]
+        return dataclasses.replace(constraints, allowed=constraints.allowed & measured | constraints.required)
+
+    @property
+    def measures_by_structure(self) -> bool:
+        """Whether related tables say which pairs of columns are measured; else all are."""
+        return bool(self.related) and self.tables is not None and self.tables.pairs == PAIRS[0]
 
     def custom_network(self, *, where: str = "structure") -> CustomNetwork | None:
         """Return the custom network that the study asks for; None: it asks for none.
@@ -617,6 +635,8 @@ class Study:
     @property
     def records_from(self) -> Source | None:
         """What synthetic records are drawn from; None: the network, unless `leaves_source_open`."""
+        if self.release.sample_from is None and self.related:
+            return "joint"  # the only one that keeps slots beyond the count empty
         return "posterior" if self.release.sample_from is None and self.samples_graphs else self.release.sample_from
 
     @property

@@ -25,9 +25,9 @@ from verticil.shared.numerics.knowledge.reading import read_knowledge
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.turtle import MAX_BYTES, read_turtle
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.related.tables import RelatedTable
 from verticil.shared.study import rules, schemes, vocabulary
 from verticil.shared.study.approval import check_not_weaker
-from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import (
     CustomRule,
     PosteriorRule,
@@ -39,6 +39,7 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
+from verticil.shared.study.related_tables import of_all_slots, read_related
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import TABLE
@@ -47,7 +48,7 @@ _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)
 _OWN_KEYS: Final = (
     "title", "model", "expires", "party", "variable", "randomization_default", "randomization", "allocate", "structure", "share",
-    "quorum", "simulation", "knowledge", "draft",
+    "quorum", "simulation", "knowledge", "draft", "table",
 )  # fmt: skip
 """Keys of a study's file that stand otherwise in its canonical form, or not at all."""
 _OF_CUSTOM: Final = ("target", "sensitive", "hide_from")
@@ -78,12 +79,13 @@ def read_study_text(text: str, folder: Path, *, by_owner: bool = False) -> Study
 
 
 def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
-    derived_keys = ("schema", "parties", "units", "left_out", "reviewed", "drafted")
+    derived_keys = ("schema", "parties", "units", "related", "left_out", "reviewed", "drafted")
     own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *derived_keys))
     table.only(*keys(Study, but=own), *_OWN_KEYS)
     simulation_seed_from(table, "simulation")
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
-    declared = schema_of(map(variable_from, table.tables("variable")), table, "variable")
+    columns, related = read_related(table)
+    declared = schema_of(columns, table, "variable")
     knowledge = _knowledge(table, declared, folder)
     following = _following(knowledge)
     schema = Schema(variables=tuple(variable for variable in declared.variables if variable.name not in following))
@@ -97,11 +99,12 @@ def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
             "expires": _expires(table),
             "parties": _parties(table),
             "schema": schema,
-            "units": _units(table, schema, model, knowledge),
+            "units": _units(table, schema, model, knowledge, related),
             "structure": _structure(table.table("structure", optional=True), schema),
             "share": _share(table, model),
             "quorum": _quorum(table),
             "knowledge": knowledge,
+            "related": related,
             "left_out": (),
             "reviewed": _is_reviewed(table, declared),
             "drafted": _drafted(table),
@@ -315,8 +318,14 @@ def _following(knowledge: Knowledge | None) -> Collection[str]:
     return () if knowledge is None else [item.variable.name for item in knowledge.functions]
 
 
-def _units(table: Table, schema: Schema, model: str, knowledge: Knowledge | None) -> tuple[Unit, ...]:
-    tables_by_names = _assign(table.tables("randomization", optional=True))
+def _units(
+    table: Table,
+    schema: Schema,
+    model: str,
+    knowledge: Knowledge | None,
+    related: Sequence[RelatedTable],
+) -> tuple[Unit, ...]:
+    tables_by_names = _assign(table.tables("randomization", optional=True), related)
     explicit: list[Unit] = []
     for names, item in tables_by_names.items():
         for name in names:
@@ -355,9 +364,9 @@ def _units(table: Table, schema: Schema, model: str, knowledge: Knowledge | None
     return tuple(sorted([*explicit, *others], key=lambda unit: min(map(schema.index, unit.variables))))
 
 
-def _assign(tables: Iterable[Table]) -> dict[tuple[str, ...], Table]:
+def _assign(tables: Iterable[Table], related: Sequence[RelatedTable] = ()) -> dict[tuple[str, ...], Table]:
     """Return which table randomizes what: (variable,), or the variables of a compound; a variable in two tables is an
-    error.
+    error. ``visits.ward`` of a related table stands for that column in all slots.
     """
     tables_by_names: dict[tuple[str, ...], Table] = {}
     table_by_name: dict[str, Table] = {}
@@ -369,7 +378,7 @@ def _assign(tables: Iterable[Table]) -> dict[tuple[str, ...], Table]:
         if not joint and table.has("impossible"):
             table.fail("impossible", "goes with 'jointly', expected none beside 'variables'")
         key = "jointly" if joint else "variables"
-        names = table.strings(key)
+        names = of_all_slots(table, key, related)
         if not names:
             table.fail(key, "the list is empty, expected names of variables")
         if joint and len(names) == 1:

@@ -31,6 +31,7 @@ from verticil.shared.study.inapplicable import refuse
 from verticil.shared.study.posterior import check_posterior
 from verticil.shared.study.privbayes import check_privbayes
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.related_tables import check_related
 from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.table_rules import check_tables
 from verticil.shared.study.typed_variables import problem_of, value_labels
@@ -83,6 +84,7 @@ def check(study: Study, *, source: str) -> None:
     for variable in study.schema.variables:
         rules.variable(variable, study.parties)
     rules.owners(study)
+    check_related(study, source=source)
     if study.knowledge is not None:
         for function in study.knowledge.functions:
             rules.variable(function.variable, study.parties)

@@ -139,6 +139,7 @@ def narrow(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
         parameters=dataclasses.replace(study.parameters, prior_tables=priors),
         units=tuple(unit for unit in study.units if unit.owner not in absent),
         knowledge=study.knowledge and narrow_knowledge(study.knowledge, study.schema, schema.names),
+        related=tuple(table for table in study.related if table.party not in absent),
         left_out=left_out,
     )
     rules.check(smaller_study, source=where)

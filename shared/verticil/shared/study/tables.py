@@ -26,6 +26,7 @@ from typing import Final, Generic, TypeVar
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas, variance
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.numerics.joint.coarse import pairs_with_order
+from verticil.shared.related.structure import is_measured, slot_numbers
 from verticil.shared.study.document import Study
 from verticil.shared.study.typed_variables import EVEN_BINS, value_step
 
@@ -34,10 +35,19 @@ def tables_of(study: Study) -> tuple[tuple[int, ...], ...]:
     """Return the tables that a study with ``[tables]`` measures, as ascending positions of units, in a fixed order.
 
     All pairs of units, then the three-way tables in the study's order; of a study with one unit, that unit's own table. A pair
-    has all of a compound's combinations, so no compound needs a table of its own.
+    has all of a compound's combinations, so no compound needs a table of its own. Of a study with related tables the pairs are
+    those that it measures (`TablesRule.pairs`).
     """
     n = len(study.units)
-    pairs = tuple(itertools.combinations(range(n), 2)) if n > 1 else ((0,),)
+    pairs: tuple[tuple[int, ...], ...] = tuple(itertools.combinations(range(n), 2)) if n > 1 else ((0,),)
+    if study.measures_by_structure:
+        numbers = slot_numbers(study.related)
+        slots = [{numbers.get(name) for name in unit.variables} for unit in study.units]
+        pairs = tuple(
+            units
+            for units in pairs
+            if any(is_measured(*both) for both in itertools.product(slots[units[0]], slots[units[-1]]))
+        )
     triples = () if study.tables is None else study.tables.three_way
     return (*pairs, *(tuple(sorted(map(study.unit_of, names))) for names in triples))
 

@@ -100,6 +100,8 @@ MAX_GREEDY_FAMILIES: Final = 2**24
 MAX_EXACT: Final = 15
 """Most variables that may stand in any order, for the exact search over orders."""
 PRIORS: Final = ("dirichlet",)
+PAIRS: Final = ("structure", "all")
+"""Which pairs of columns are measured where a study has related tables."""
 SAMPLING: Final = ("systematic", "independent", "without-replacement")
 SOURCES: Final = ("joint", "network", "posterior")
 GRAPH_PRIORS: Final = ("uniform", "penalty")

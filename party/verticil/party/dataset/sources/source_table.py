@@ -90,6 +90,7 @@ class DatasetRule:
         has_ids: whether `id` is a column; else each row is a person, as in a table that is never linked.
         server: the database on a server; None: it is a file.
         table, query: of a database: one of the two.
+        tables: related tables of the same people, with several rows each, by the name that studies have for them.
 
     Raises:
         Misuse: CONFIG_INVALID, the delimiter is not one ASCII character or the encoding is unknown.
@@ -108,6 +109,7 @@ class DatasetRule:
     server: Server | None = None
     table: str = ""
     query: str = ""
+    tables: Mapping[str, DatasetRule] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -118,8 +120,9 @@ class DatasetRule:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """What of this machine is read: the table, or what the way to a server needs."""
-        return (self.path,) if self.server is None else self.server.files
+        """What of this machine is read: the table, or what the way to a server needs, and so of related tables."""
+        own = (self.path,) if self.server is None else self.server.files
+        return (*own, *(file for rule in self.tables.values() for file in rule.files))
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':

@@ -27,6 +27,7 @@ def from_columns(
     n_states: Sequence[int],
     *,
     three_way: Sequence[tuple[int, int, int]] = (),
+    pairs: Sequence[tuple[int, int]] | None = None,
     parts: int = 4,
     check: Callable[[], None] = lambda: None,
 ) -> NoisyTables:
@@ -37,6 +38,7 @@ def from_columns(
         units: how they were randomized.
         n_states: number of categories of each variable.
         three_way: the units of tables of three, each ascending.
+        pairs: the units of tables of two, each ascending; None: all pairs.
         parts: in how many parts of the people to count; 1: in one.
         check: is called between short steps, and raises to stop.
 
@@ -51,7 +53,10 @@ def from_columns(
     if n == 0 or len(columns) != len(units) or any(len(column) != n for column in columns):
         raise ValueError(f"{len(columns)} columns for {len(units)} units, expected one each, of one length above 0")
     shares = min(max(parts, 1), n)
-    sets: list[tuple[int, ...]] = [*itertools.combinations(range(len(units)), 2), *three_way]
+    sets: list[tuple[int, ...]] = [
+        *(itertools.combinations(range(len(units)), 2) if pairs is None else pairs),
+        *three_way,
+    ]
     sets = sets or [(0,)]
     found: dict[tuple[int, ...], list[Floats]] = {chosen: [] for chosen in sets}
     for part in range(shares):

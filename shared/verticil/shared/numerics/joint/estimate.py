@@ -31,6 +31,7 @@ from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint import holdout_weight as guard
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Arrays, Keep, Progress, Work
+from verticil.shared.numerics.joint.classes import Division, independent_rows
 from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.mixture import SIZES, USUAL, Size, fit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables, Zeros
@@ -100,6 +101,7 @@ def estimate(
     check: Callable[[], None] | None = None,
     keep: Keep | None = None,
     checkpoint: Arrays | None = None,
+    divisions: Sequence[Division] = (),
 ) -> JointEstimate:
     """Estimate a joint model of all variables.
 
@@ -114,12 +116,13 @@ def estimate(
         check: is called between short steps, and raises to stop.
         keep: is offered a checkpoint after every step.
         checkpoint: where an earlier run of the same estimate stood; the result is the same, bit for bit.
+        divisions: of people into classes with zeros of their own, which every record has (`classes`).
 
     Raises:
         ValueError: none of the records that were drawn is possible.
         work.ForeignCheckpoint: the checkpoint is of other tables or another seed.
     """
-    work = Work(identity=_identity(tables, seed))
+    work = Work(identity=_identity(tables, seed, divisions))
     if progress is not None:
         work.progress = progress
     if check is not None:
@@ -127,7 +130,7 @@ def estimate(
     if keep is not None:
         work.keep_checkpoint = keep
     work.go_on(checkpoint)
-    return _Estimate(tables, seed, records, allowed=allowed, zeros=zeros, work=work).complete()
+    return _Estimate(tables, seed, records, allowed=allowed, zeros=zeros, work=work, divisions=divisions).complete()
 
 
 class _Estimate:
@@ -142,7 +145,9 @@ class _Estimate:
         allowed: atoms.Allowed | None,
         zeros: Zeros | None,
         work: Work,
+        divisions: Sequence[Division] = (),
     ) -> None:
+        self._divisions = divisions
         self._tables, self._seed, self._work, self._allowed, self._zeros = tables, seed, work, allowed, zeros
         self._records = None if tables.has_noise else records
         self._layout = Layout(tables.n_states, tables.units)
@@ -164,7 +169,7 @@ class _Estimate:
         if source is not None:
             model, kind = self._with_product(_weighted(self._tables, facts), alpha), "hybrid"
         else:
-            mixture = model = as_mixture(self._layout, _rows(facts), self._start, alpha)
+            mixture = model = as_mixture(self._layout, _rows(facts), self._start, alpha, _weights(facts))
             if self._restricted:
                 model, kind = self._possible(mixture), "records"
         reached = bool(facts["reached"])
@@ -215,7 +220,7 @@ class _Estimate:
     def _can_publish(self, size: Size) -> Size:
         """Return the size, or as much of it as can be published."""
         most = most_components(self._tables.n_states)
-        components = min(size.components, most)
+        components = min(_for_classes(size, self._divisions).components, most)
         return replace(size, components=components, fits=min(_fits(self._layout, size), most // components))
 
     def _can_weigh(self, alpha: float) -> bool:
@@ -224,7 +229,8 @@ class _Estimate:
 
     def _weigh(self, records: atoms.Records, fitted: Arrays, name: str) -> Arrays:
         """Weigh records of the network and of the mixture, half of each, until they have all tables."""
-        sources = [records, atoms.of_mixture(as_mixture(self._layout, _rows(fitted), self._start, 1.0))]
+        mixture = as_mixture(self._layout, _rows(fitted), self._start, 1.0, _weights(fitted))
+        sources = [records, atoms.of_mixture(mixture)]
 
         def do() -> Arrays:
             codes, weights = self._drawn(sources, 1, 4)
@@ -288,7 +294,7 @@ class _Estimate:
         farther, and columns of networks at most 12 % nearer.
         """
         risks = [
-            float(self._fit(name, _TRIED, [self._seed, 8], shrunk=shrunk)["risk"])
+            float(self._fit(name, _for_classes(_TRIED, self._divisions), [self._seed, 8], shrunk=shrunk)["risk"])
             for name, shrunk in (("tables as they are", False), ("tables shrunk", True))
         ]
         return risks[0] - risks[1] > math.sqrt(2 * self._tables.n_cells)
@@ -296,10 +302,11 @@ class _Estimate:
     def _alpha(self) -> float:
         """Return how much of the model to believe; see `holdout_weight`."""
         sums = []
-        size = replace(_SIDE, fits=_fits(self._layout, _SIDE))
+        size = _for_classes(replace(_SIDE, fits=_fits(self._layout, _SIDE)), self._divisions)
         for held, (fitted, rest) in enumerate(guard.parts(self._tables, [self._seed, 1])):
             part = self._fit(f"guard {held + 1}", size, [self._seed, 2, held], shrunk=self._shrunk, tables=fitted)
-            sums.append(guard.agreement(self._layout, _rows(part), one_way_shares(fitted), rest))
+            weights = _weights(part)
+            sums.append(guard.agreement(self._layout, _rows(part), one_way_shares(fitted), rest, weights=weights))
         return guard.alpha(sums)
 
     def _fit(
@@ -307,7 +314,16 @@ class _Estimate:
     ) -> Arrays:
         """Fit a mixture as one piece of the work."""
         return self._work.piece(
-            name, lambda: _fitted(tables or self._tables, self._layout, self._work, seed=seed, size=size, shrunk=shrunk)
+            name,
+            lambda: _fitted(
+                tables or self._tables,
+                self._layout,
+                self._work,
+                seed=seed,
+                size=size,
+                shrunk=shrunk,
+                divisions=self._divisions,
+            ),
         )
 
     def _tables_nearer(self, fitted: Arrays) -> float | None:
@@ -328,17 +344,23 @@ class _Estimate:
         return math.sqrt(ours / truncated) if ours > truncated > 0 else None
 
 
-def as_mixture(layout: Layout, rows: Singles, start: Sequence[Floats], alpha: float) -> Mixture:
-    """Return the mixture with (1 - alpha) of the product of margins."""
-    weights = np.full(len(rows), alpha / len(rows))
+def as_mixture(
+    layout: Layout, rows: Singles, start: Sequence[Floats], alpha: float, component_weights: Floats | None = None
+) -> Mixture:
+    """Return the mixture with (1 - alpha) of the product of margins, in classes where its components have weights."""
+    weights: Floats = np.full(len(rows), alpha / len(rows))
+    product: tuple[Floats | Singles, Floats] = np.concatenate(list(start))[None], np.ones(1)
+    if component_weights is not None:
+        weights = alpha * component_weights
+        product = independent_rows(rows, component_weights, start, layout)
     probability = []
-    for variable, columns in enumerate(layout.variables):
+    for columns in layout.variables:
         own = rows[:, columns].astype(np.float64)
         if alpha < 1:
-            own = np.vstack([own, start[variable]])
+            own = np.vstack([own, product[0][:, columns]])
         probability.append(own / own.sum(axis=1, keepdims=True))
     if alpha < 1:
-        weights = np.append(weights, 1 - alpha)
+        weights = np.append(weights, (1 - alpha) * product[1])
     return Mixture(weights=weights / weights.sum(), probability=tuple(probability))
 
 
@@ -354,6 +376,11 @@ def most_components(n_states: Sequence[int]) -> int:
 def _rows(fitted: Arrays) -> Singles:
     """Return the components of a fit."""
     return np.asarray(fitted["rows"], dtype=np.float32)
+
+
+def _weights(fitted: Arrays) -> Floats | None:
+    """Return the weights of the components of a fit, which sum to 1; None: they weigh alike."""
+    return np.asarray(fitted["weights"], dtype=np.float64) if "weights" in fitted else None
 
 
 def _rank(fitted: Arrays) -> tuple[bool, float]:
@@ -381,6 +408,11 @@ def _fits(layout: Layout, size: Size) -> int:
     return size.fits if layout.n_entries <= _LARGE else (size.fits + 1) // 2
 
 
+def _for_classes(size: Size, divisions: Sequence[Division]) -> Size:
+    """Return a size with two components at least for each class of a division."""
+    return replace(size, components=max([size.components, *(2 * len(each.allowed) for each in divisions)]))
+
+
 def _fitted(
     tables: NoisyTables,
     layout: Layout,
@@ -390,12 +422,13 @@ def _fitted(
     size: Size,
     shrunk: bool,
     with_twin: bool = True,
+    divisions: Sequence[Division] = (),
 ) -> Arrays:
     """Fit a mixture and return what it found as arrays."""
     start = one_way_shares(tables)
     aims = all_targets(tables, start, layout=layout, shrunk=shrunk, with_twin=with_twin)
-    found = fit(aims, start, seed=seed, size=size, orders=tables.orders, work=work)
-    return {
+    found = fit(aims, start, seed=seed, size=size, orders=tables.orders, work=work, divisions=divisions)
+    return ({} if found.weights is None else {"weights": found.weights}) | {
         "rows": found.rows,
         "steps": np.array(found.steps),
         "risk": np.array(found.risk),
@@ -441,7 +474,7 @@ def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> No
     )
 
 
-def _identity(tables: NoisyTables, seed: int) -> bytes:
+def _identity(tables: NoisyTables, seed: int, divisions: Sequence[Division] = ()) -> bytes:
     """Return 32 bytes that name the tables, the seed and the estimator (6: steps are smooth, two resolutions)."""
     of = f"{tables.n_states} {tables.n_records} {tables.relation} {tables.orders}"
     digest = hashlib.sha256(f"joint 6 {seed} {SIZES} {of}".encode())
@@ -454,11 +487,19 @@ def _identity(tables: NoisyTables, seed: int) -> bytes:
         digest.update(f"{table.units} {table.sigma!r} {len(table.parts)}".encode())
         for counts in (table.counts, *table.parts):
             digest.update(np.ascontiguousarray(counts, dtype=np.float64).tobytes())
+    for division in divisions:
+        digest.update(f"{division.variable}".encode() + np.packbits(division.allowed).tobytes())
     return digest.digest()
 
 
 def refitted(
-    tables: NoisyTables, of: JointEstimate, *, seed: int, fits: int, check: Callable[[], None] | None = None
+    tables: NoisyTables,
+    of: JointEstimate,
+    *,
+    seed: int,
+    fits: int,
+    check: Callable[[], None] | None = None,
+    divisions: Sequence[Division] = (),
 ) -> JointModel:
     """Return the model that other tables of the same kind give, with as much of the product of margins as an estimate: for a
     bootstrap.
@@ -472,6 +513,7 @@ def refitted(
         seed: of all that is drawn.
         fits: how many mixtures are fitted; fewer than of the estimate scatter a little more.
         check: is called between short steps, and raises to stop.
+        divisions: those of the estimate.
     """
     layout = Layout(tables.n_states, tables.units)
     is_long = layout.n_entries > _LARGE or of.size.components > USUAL.components
@@ -484,5 +526,6 @@ def refitted(
         size=size,
         shrunk=of.shrunk,
         with_twin=not is_long,
+        divisions=divisions,
     )
-    return as_mixture(layout, _rows(found), one_way_shares(tables), of.alpha)
+    return as_mixture(layout, _rows(found), one_way_shares(tables), of.alpha, _weights(found))

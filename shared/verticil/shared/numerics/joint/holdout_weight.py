@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.joint.classes import independent_rows
 from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.joint.targets import expected_table
@@ -81,17 +82,29 @@ def _with(tables: NoisyTables, chosen: Sequence[MeasuredTable], people: float) -
     return dataclasses.replace(tables, tables=tuple(chosen), n_records=max(round(people), 1))
 
 
-def agreement(layout: Layout, rows: Singles, start: Sequence[Floats], held_out: NoisyTables) -> tuple[float, float]:
+def agreement(
+    layout: Layout,
+    rows: Singles,
+    start: Sequence[Floats],
+    held_out: NoisyTables,
+    *,
+    weights: Floats | None = None,
+) -> tuple[float, float]:
     """sum W D (f_B - i) and sum W D^2 of one part, over the tables of two and more units.
 
     Args:
         layout: of rows.
-        rows: (m, S): the model's components, of equal weight.
+        rows: (m, S): the model's components.
         start: the margins of the same part.
         held_out: the rest.
+        weights: (m,) of the components, which then have classes: i is the mixture of the classes in which nothing else goes
+            together. None: all weigh alike.
     """
     released = layout.released(rows)
-    product = layout.released(np.concatenate(list(start))[None].astype(np.float32))[0].astype(np.float64)
+    own, own_weights = np.concatenate(list(start))[None].astype(np.float32), None
+    if weights is not None:
+        own, own_weights = independent_rows(rows, weights, start, layout)
+    product = layout.released(own).astype(np.float64)
     above = below = 0.0
     n = held_out.people
     for table in held_out.tables:
@@ -99,9 +112,12 @@ def agreement(layout: Layout, rows: Singles, start: Sequence[Floats], held_out: 
             continue
         places = [layout.entries[unit] for unit in table.units]
         independent = np.ones((), np.float64)
-        for place in places:
-            independent = np.multiply.outer(independent, product[place])
-        difference = expected_table([released[:, place].astype(np.float64) for place in places]) - independent
+        if own_weights is None:
+            for place in places:
+                independent = np.multiply.outer(independent, product[0, place])
+        else:
+            independent = expected_table([product[:, place] for place in places], own_weights)
+        difference = expected_table([released[:, place].astype(np.float64) for place in places], weights) - independent
         if held_out.has_noise:
             weight: Floats | float = (n / table.sigma) ** 2
         else:

@@ -11,6 +11,9 @@ The residual of a cell is (e - f) / max(e, .5 / n) where the counts are exact or
 with noise on the tables, which does not know of rare cells, it is (e - f) / variance. `stopping` says when to stop, with noise by
 what a few more fits tell, each the twin of one of the others, from the same start's noise to tables that were moved a little.
 
+Where people are divided into classes (`classes`), each component has the zeros of its class, and the weights of the components
+are fitted, too: the logarithms of both take the same steps.
+
 Large matrices are worked on in blocks of rows. Same seed, same machine, same result; a fit that was stopped goes on bit for bit.
 """
 
@@ -26,6 +29,7 @@ import numpy as np
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint import kernels
 from verticil.shared.numerics.joint.checkpoints import Work
+from verticil.shared.numerics.joint.classes import Division, Weighing, classes_of
 from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.smooth_steps import SmoothSteps, smooth_steps
 from verticil.shared.numerics.joint.stopping import Discrepancy
@@ -75,6 +79,7 @@ class Fit:
         risk: what is made least; see `stopping`.
         discrepancy: theirs; see `stopping`.
         reached: whether it is as low as chance lets the truth's be.
+        weights: (m,) of the components, that sum to 1; None: all weigh alike.
     """
 
     rows: Singles
@@ -82,6 +87,7 @@ class Fit:
     risk: float
     discrepancy: float
     reached: bool
+    weights: Singles | None = None
 
 
 def fit(
@@ -92,6 +98,7 @@ def fit(
     size: Size = USUAL,
     orders: Sequence[Sequence[int]] = (),
     work: Work | None = None,
+    divisions: Sequence[Division] = (),
 ) -> Fit:
     """Fit a mixture.
 
@@ -102,12 +109,18 @@ def fit(
         size: how large it is.
         orders: of each variable the codes of its ordered categories, whose steps are smooth (`smooth_steps`).
         work: progress, stopping and going on; see there.
+        divisions: of people into classes, each of which has zeros of its own; none: all components are alike.
     """
     work, targets = work or Work(), sets[0]
     smooth = smooth_steps(targets.layout, orders, start, size.rate)
     layout, fits, components, steps = targets.layout, size.fits, size.components, size.steps
     state = work.state()
     twins = max(1, fits // _TWINS) if targets.twin is not None else 0
+    weighing = None
+    if divisions:
+        own = classes_of(divisions, layout, start, fits=fits, components=components, seed=seed)
+        weighing = Weighing(own, twins, state)
+    best_weights: Singles | None = None
     if state is None:
         base = np.log(np.maximum(np.concatenate(list(start)), _LEAST))
         noise = np.random.default_rng(list(seed)).normal(0.0, _SPREAD, (fits, components, len(base)))
@@ -115,6 +128,8 @@ def fit(
         if targets.twin is not None:
             moved = np.log(np.maximum(targets.twin.start, _LEAST))
             logits = np.concatenate([logits, (moved + noise[:twins]).astype(np.float32)])
+        if weighing is not None:
+            logits[~weighing.possible] = -np.inf
         first, second, step = np.zeros_like(logits), np.zeros_like(logits), 0
         best, risk, best_step, best_discrepancy = logits[:fits].copy(), math.inf, 0, math.inf
     else:
@@ -123,23 +138,29 @@ def fit(
         )
         step, best_step = int(state["step"]), int(state["best_step"])
         risk, best_discrepancy = float(state["risk"]), float(state["discrepancy"])
+        best_weights = np.array(state["best_weights"], dtype=np.float32) if divisions else None
     stop = Discrepancy(sets)
     while True:
         rows = probabilities(layout, logits)
-        gradient = residual_gradient(sets, rows, stop, work, twins=twins)
+        gradient = residual_gradient(sets, rows, stop, work, twins=twins, weighing=weighing)
         if stop.risk < risk:
             best[:] = logits[:fits]
+            best_weights = None if weighing is None else weighing.of_fits(fits)
             risk, best_step, best_discrepancy = stop.risk, step, stop.discrepancy
         if stop.is_over(step, best_step) or step >= steps:
             found = probabilities(layout, best).reshape(fits * components, -1)
-            return Fit(found, best_step, risk, best_discrepancy, best_discrepancy <= stop.goal)
+            return Fit(found, best_step, risk, best_discrepancy, best_discrepancy <= stop.goal, best_weights)
         step += 1
-        _adam(logits, through_softmax(layout, rows, gradient), first, second, step, rate=size.rate, smooth=smooth)
+        with np.errstate(invalid="ignore"):  # what is impossible stays so
+            _adam(logits, through_softmax(layout, rows, gradient), first, second, step, rate=size.rate, smooth=smooth)
+        if weighing is not None:
+            _adam(*weighing.arguments(), step, rate=size.rate)
         work.report(step, steps)
         work.keep(
             {
                 "logits": logits, "first": first, "second": second, "step": np.array(step), "best": best,
                 "risk": np.array(risk), "best_step": np.array(best_step), "discrepancy": np.array(best_discrepancy),
+                **({} if weighing is None or best_weights is None else weighing.state() | {"best_weights": best_weights}),
             }
         )  # fmt: skip
 
@@ -159,7 +180,13 @@ def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles
 
 
 def residual_gradient(
-    sets: Sequence[Targets], rows: Singles, stop: Discrepancy, work: Work, *, twins: int = 0
+    sets: Sequence[Targets],
+    rows: Singles,
+    stop: Discrepancy,
+    work: Work,
+    *,
+    twins: int = 0,
+    weighing: Weighing | None = None,
 ) -> Singles:
     """Return the gradient for the probabilities of every fit; the mean of the fits is measured by the way.
 
@@ -169,29 +196,35 @@ def residual_gradient(
         stop: has the measures afterwards.
         work: is asked between blocks whether to stop.
         twins: how many; they are fitted to the targets' twins.
+        weighing: has the weights of the components, and gets the gradient for them; None: all weigh alike.
 
     Returns:
         (fits + twins, components, S): R D, taken back to the probabilities.
     """
     stop.begin()
-    first, *rest = (_gradient(targets, rows, stop, work, twins) for targets in sets)
+    if weighing is not None:
+        weighing.begin()
+    first, *rest = (_gradient(targets, rows, stop, work, twins=twins, weighing=weighing) for targets in sets)
     for more in rest:
         first += more
     stop.end()
     return first
 
 
-def _gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work, twins: int) -> Singles:
+def _gradient(
+    targets: Targets, rows: Singles, stop: Discrepancy, work: Work, *, twins: int, weighing: Weighing | None
+) -> Singles:
     """Return what the tables of one resolution say; arguments as of `residual_gradient`."""
     layout, twin = targets.layout, targets.twin
     released = layout.released(rows)
     count, components, size = released.shape
     fits = count - twins
     gradient = np.zeros_like(released)
-    scaled = released / np.float32(components)
+    weights = None if weighing is None else weighing.weights()
+    scaled = released / np.float32(components) if weights is None else released * weights[..., None]
     whole = released[:fits].reshape(fits * components, size)
-    squares = layout.released(rows, squared=True).reshape(whole.shape) if stop.needs_squares else None
-    stop.turn_to(targets, whole, squares)
+    squares = layout.released(rows[:fits], squared=True).reshape(whole.shape) if stop.needs_squares else None
+    stop.turn_to(targets, whole, squares, None if weighing is None else weighing.of_fits(fits))
     for block, onward in upper_blocks(size):
         work.check()
         shares, weight = targets.shares[block, onward], targets.weight[block, onward]
@@ -212,13 +245,21 @@ def _gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work, tw
             fit_gradient[:, block.stop :] += fit_rows[:, block] @ residual[:, width:]
         expected /= fits
         stop.add_pairs(block, onward, expected)
+    if weighing is not None:
+        weighing.take(released, gradient)
     for number, other in enumerate(targets.others):
         aims = [other.shares] * fits + ([] if twin is None else [twin.others[number].shares] * twins)
-        _add_other(targets, other, aims, released, gradient)
+        _add_other(targets, other, aims, released, gradient, weighing=weighing)
         stop.add_other(other)
         for place in range(twins):
-            sides = [[released[at][:, layout.entries[unit]] for unit in other.units] for at in (place, fits + place)]
-            away = expected_table(sides[1]) - expected_table(sides[0])
+            away, near = (
+                expected_table(
+                    [released[at][:, layout.entries[unit]] for unit in other.units],
+                    None if weights is None else weights[at],
+                )
+                for at in (fits + place, place)
+            )
+            away = away - near
             stop.add_twin(away * ((aims[-1] - other.shares) * other.weight), False, twins)
     return layout.back(rows, gradient)
 
@@ -249,13 +290,23 @@ def _residual(targets: Targets, expected: Singles, shares: Singles, weight: Sing
 
 
 def _add_other(
-    targets: Targets, other: OtherTable, aims: Sequence[Singles], released: Singles, gradient: Singles
+    targets: Targets,
+    other: OtherTable,
+    aims: Sequence[Singles],
+    released: Singles,
+    gradient: Singles,
+    *,
+    weighing: Weighing | None,
 ) -> None:
     """Add what a table of one unit, or of three and more, says to the gradient."""
     places = [targets.layout.entries[unit] for unit in other.units]
-    for aim, fit_rows, fit_gradient in zip(aims, released, gradient, strict=True):
+    weights = None if weighing is None else weighing.weights()
+    for number, (aim, fit_rows, fit_gradient) in enumerate(zip(aims, released, gradient, strict=True)):
         parts = [fit_rows[:, place] for place in places]
-        residual = _residual(targets, expected_table(parts), aim, other.weight)
+        expected = expected_table(parts, None if weights is None else weights[number])
+        residual = _residual(targets, expected, aim, other.weight)
+        if weighing is not None:
+            weighing.gradient[number] += outer_rows(parts) @ residual.reshape(-1)
         for axis, place in enumerate(places):
             rest = [part for at, part in enumerate(parts) if at != axis]
             flat = np.moveaxis(residual, axis, -1).reshape(-1, residual.shape[axis])

@@ -57,16 +57,19 @@ class Discrepancy:
         """Begin with a model."""
         self._missed = self._variance = self._freedom = 0.0
 
-    def turn_to(self, targets: Targets, released: Singles, squares: Singles | None) -> None:
+    def turn_to(
+        self, targets: Targets, released: Singles, squares: Singles | None, weights: Singles | None = None
+    ) -> None:
         """Turn to the tables of one resolution.
 
         Args:
             targets: theirs.
-            released: (m, E): the model's components, of equal weight, as they would be released.
+            released: (m, E): the model's components as they would be released.
             squares: the same through the squared channels, where they are needed.
+            weights: (m,) of the components, that sum to 1; None: all alike.
         """
-        self._targets, self._released, self._squares = targets, released, squares
-        self._margins = released.mean(axis=0)
+        self._targets, self._released, self._squares, self._weights = targets, released, squares, weights
+        self._margins = expected_table([released], weights)
 
     def add_pairs(self, block: slice, onward: slice, expected: Singles) -> None:
         """Add some rows of the tables of all pairs, from the diagonal on: (rows, columns), as the model has them released."""
@@ -92,7 +95,10 @@ class Discrepancy:
         targets, squares = self._targets, self._squares
         assert squares is not None
         per_record = targets.per_record
-        variance = squares[:, block].T @ squares[:, onward]
+        own = squares[:, block]
+        if self._weights is not None:
+            own = own * (len(squares) * self._weights)[:, None]
+        variance = own.T @ squares[:, onward]
         variance /= -len(squares)
         variance += expected / (per_record[block, None] * per_record[onward])
         exact = targets.plain[block, None] * targets.plain[onward]
@@ -104,7 +110,7 @@ class Discrepancy:
         """Add a table of one unit, or of three and more."""
         targets = self._targets
         places = [targets.layout.entries[unit] for unit in other.units]
-        expected = expected_table([self._released[:, place] for place in places])
+        expected = expected_table([self._released[:, place] for place in places], self._weights)
         residual = (expected - other.shares).astype(np.float64)
         if targets.noisy:
             self._missed += float((residual**2 * other.weight).sum())
@@ -118,7 +124,7 @@ class Discrepancy:
         else:
             assert self._squares is not None
             sizes = math.prod(float(targets.per_record[place.start]) for place in places)
-            square = expected_table([self._squares[:, place] for place in places])
+            square = expected_table([self._squares[:, place] for place in places], self._weights)
             variance = expected.astype(np.float64) / sizes - square
         self._missed += float((residual**2 / m).sum()) * targets.n
         self._variance += float((variance / m).sum())

@@ -300,12 +300,18 @@ def _weight(sigma: float, n: float, parts: Sequence[tuple[Singles, Singles, Sing
     return weights
 
 
-def expected_table(released: Sequence[Rows]) -> Rows:
+def expected_table(released: Sequence[Rows], weights: Rows | None = None) -> Rows:
     """Return the mean over components of the outer product of their rows: (m, M_first), (m, M_second), .. to (M_first, M_second,
     ..).
+
+    Args:
+        released: rows of the components, for each axis.
+        weights: (m,) of the components, that sum to 1; None: all alike.
     """
     first, *rest = released
     shape = tuple(rows.shape[1] for rows in released)
+    if weights is not None:
+        first = first * (len(first) * weights)[:, None]
     if not rest:
         mean: Rows = first.mean(axis=0)
         return mean

@@ -30,6 +30,7 @@ from verticil.shared.release.formats.table_files import Resource, datapackage, w
 from verticil.shared.release.manifest import MANIFEST, MANIFEST_FORMAT, write_bytes
 from verticil.shared.release.posterior import set_file, set_records
 from verticil.shared.release.protocols import release_protocol
+from verticil.shared.release.related import write_related
 from verticil.shared.release.signatures import parties_left_out, signed_document
 from verticil.shared.release.wording import remarks
 from verticil.shared.storage.disk import is_disk_full
@@ -146,13 +147,18 @@ def _write_tables(
         records = set_records(network, content.study, len(synthetic), number)
         write_csv(records, folder / set_file(number), schema=written, identifier=identifier)
         paths[f"set-{number}"] = set_file(number)
-    resources = [
-        Resource(name=name, path=path, format=path.rpartition(".")[2], size=size, sha256=sha256)
-        for name, path in paths.items()
-        for size, sha256 in (_measure(folder / path),)
-    ]
+
+    def measured(path: str, name: str = "") -> Resource:
+        size, sha256 = _measure(folder / path)
+        form = path.rpartition(".")[2]
+        return Resource(name=name or path.replace(".", "-"), path=path, format=form, size=size, sha256=sha256)
+
+    write_related(folder, pieces, content.study)
+    resources = [measured(path, name) for name, path in paths.items()]
     is_bounded = privacy_statement(content.study, content.network.dag).bounds_everybody
-    package = datapackage(content.columns, content.study, resources, created=content.published_text, bounded=is_bounded)
+    package = datapackage(
+        content.columns, content.study, resources, created=content.published_text, bounded=is_bounded, measure=measured
+    )
     write_bytes(folder / "datapackage.json", to_text(package))
 
 

@@ -30,6 +30,7 @@ from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.written_values.dates import strptime_format
 from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.release.formats.related_package import related_documents
 from verticil.shared.storage.disk import is_disk_full
 from verticil.shared.storage.durable import rename, sync_file
 from verticil.shared.study.document import IdentifierRule, Study
@@ -231,6 +232,7 @@ def datapackage(
     *,
     created: str | None = None,
     bounded: bool = True,
+    measure: Callable[[str], Resource] | None = None,
 ) -> Json:
     """Describe a release's synthetic table.
 
@@ -240,6 +242,7 @@ def datapackage(
         resources: the files that hold the table, all with the same columns.
         created: ISO 8601 time of publication.
         bounded: whether a bound holds for everybody.
+        measure: returns a file of the release; needed for a study with related tables.
 
     Returns:
         The document; write it with `json_document.to_text`.
@@ -269,21 +272,30 @@ def datapackage(
         **({"created": created} if created is not None else {}),
         "contributors": [{"title": party, "roles": ["contributor"]} for party in study.parties],
         "resources": [
-            {
-                "$schema": f"{_PROFILE}/dataresource.json",
-                "name": resource.name,
-                "path": resource.path,
-                "type": "table",
-                "format": resource.format,
-                "mediatype": "text/csv" if resource.format == "csv" else "application/vnd.apache.parquet",
-                **({"encoding": "utf-8"} if resource.format == "csv" else {}),
-                # frictionless-py 5.21 measures no Parquet file, and finds any number of bytes wrong; the hash covers the size
-                **({"bytes": resource.size} if resource.format == "csv" else {}),
-                "hash": f"sha256:{resource.sha256}",
-                "schema": table,
-            }
-            for resource in resources
+            *(_described(resource, table) for resource in resources),
+            *(related_documents(study, measure, _described, _field_of(study)) if measure is not None else ()),
         ],
+    }
+
+
+def _field_of(study: Study) -> Callable[[Variable], dict[str, Json]]:
+    return lambda variable: _field(variable, labelled=study.labels_missing_numbers)
+
+
+def _described(resource: Resource, table: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the document of a file with a table."""
+    return {
+        "$schema": f"{_PROFILE}/dataresource.json",
+        "name": resource.name,
+        "path": resource.path,
+        "type": "table",
+        "format": resource.format,
+        "mediatype": "text/csv" if resource.format == "csv" else "application/vnd.apache.parquet",
+        **({"encoding": "utf-8"} if resource.format == "csv" else {}),
+        # frictionless-py 5.21 measures no Parquet file, and finds any number of bytes wrong; the hash covers the size
+        **({"bytes": resource.size} if resource.format == "csv" else {}),
+        "hash": f"sha256:{resource.sha256}",
+        "schema": {"$schema": f"{_PROFILE}/tableschema.json", **table},
     }
 
 

@@ -29,6 +29,7 @@ from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities
 from verticil.shared.release.report.joint import joint_view
 from verticil.shared.release.report.posterior import posterior_view
+from verticil.shared.release.report.related import related_view
 from verticil.shared.release.wording import remarks
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import origin_words
@@ -241,6 +242,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "pairs": probabilities.pair_rows(content),
         "joint": joint_view(content),
         "posterior": posterior_view(content),
+        "related": related_view(content),
         "configurations": probabilities.count_rows(content),
         "remarks": remarks(content.study, network, content.marginals, content.n_common, content.search),
         "projection": wording.projection_in_words(content),

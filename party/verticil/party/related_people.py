@@ -1,0 +1,165 @@
+"""Related tables at a site: where the columns of their slots come from, and the rows of a study's people laid into them.
+
+A slot's column is a column of its own: with a source, a codebook and a sticky draw that no other slot shares. Which rows are laid
+(`RelatedTable.keep`, `order` and `max_rows`) is part of its codebook, so another choice is another draw. The rows of a related
+table are in memory while they are laid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from verticil.party.dataset import linkage, perturb
+from verticil.party.dataset.macs import Macs
+from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
+from verticil.party.dataset.related_rows import drawn_codes, people_by_tag, read_rows
+from verticil.party.dataset.source import Batch
+from verticil.party.dataset.source_fingerprints import SourceFingerprints
+from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.gaussian import derived_key
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.related.laying import Laid, Tags
+from verticil.shared.related.tables import RelatedTable
+
+_PURPOSE: Final = b"verticil/party/kept-rows/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotColumn:
+    """Where one column of a slot comes from.
+
+    Attributes:
+        dataset: whose people have the rows.
+        table: the related table.
+        source: the local column, with its table and slot; of the count what it counts.
+        recode: of the local column.
+        written: how it is written, and which rows are laid.
+        column: the local column; empty: the count.
+    """
+
+    dataset: str
+    table: RelatedTable
+    source: str
+    recode: Mapping[str, str]
+    written: str
+    column: str
+
+
+def slot_columns(
+    tables: Sequence[RelatedTable], datasets: Mapping[str, DatasetRule], party: str, *, where: str
+) -> dict[str, SlotColumn]:
+    """Return where the columns of a party's slots come from, by name.
+
+    Args:
+        tables: of the study.
+        datasets: of the party.
+        party: whose.
+        where: what messages call the party's configuration.
+
+    Raises:
+        Misuse: CONFIG_INVALID, no data set has the table, or several have.
+    """
+    found: dict[str, SlotColumn] = {}
+    for table in (table for table in tables if table.party == party):
+        homes = [name for name, rule in datasets.items() if table.name in rule.tables]
+        if len(homes) != 1:
+            there = "none has" if not homes else f"{', '.join(homes)} have"
+            name = next(iter(datasets), "people") if len(datasets) == 1 else "NAME"
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"{where}: related table '{table.name}': expected one data set that has it, {there}",
+                hint=f"write [dataset.{name}.tables.{table.name}] with the place of the table",
+            )
+        rule = datasets[homes[0]].tables[table.name]
+        laid = f"{table.keep} {table.max_rows} by {table.order or 'the order of the table'}"
+        for number in range(table.max_rows + 1):
+            names = zip(table.slot(number), table.columns, strict=True) if number else [(table.count, "")]
+            for name, column in names:
+                local = rule.column(column) if column else None
+                found[name] = SlotColumn(
+                    dataset=homes[0],
+                    table=table,
+                    source=f"rows of {table.name}" if local is None else f"{table.name}[{number}].{local.source}",
+                    recode={} if local is None else local.recode,
+                    written=f"{'plain' if local is None else local.written}, {laid}",
+                    column="" if local is None else local.source,
+                )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RelatedColumns:
+    """The columns of slots of some people. Secret.
+
+    Attributes:
+        codes: name of the column -> (n,).
+        fingerprints: name -> SHA-256 of people and codes.
+        source_fingerprints: name -> that of the local column.
+        laid: of each table by name, with its counts.
+    """
+
+    codes: dict[str, Codes] = field(default_factory=dict, repr=False)
+    fingerprints: dict[str, bytes] = field(default_factory=dict, repr=False)
+    source_fingerprints: dict[str, bytes] = field(default_factory=dict, repr=False)
+    laid: dict[str, Laid] = field(default_factory=dict)
+
+
+def read_related(
+    places: Mapping[str, SlotColumn],
+    rules: Mapping[str, DatasetRule],
+    schema: Schema,
+    tags: Tags,
+    *,
+    normalise: Sequence[str],
+    site_secret: bytes,
+    tag_macs: Macs,
+    key_of: Callable[[str], bytes],
+) -> RelatedColumns:
+    """Read the related tables of one data set for people of its table.
+
+    Args:
+        places: of the columns of their slots.
+        rules: of the tables, by name.
+        schema: of the study.
+        tags: (n, 14) of the people.
+        normalise: steps applied to ids.
+        site_secret: of this site.
+        tag_macs: makes the tags.
+        key_of: returns the key by which categories of a column are drawn where none is declared.
+
+    Raises:
+        DataFault, Misuse: as `source.read_records`.
+    """
+
+    def tags_of(texts: Sequence[str]) -> Tags:
+        ids = linkage.packed_ids(texts, normalise)
+        return np.where(ids.empty[:, None], np.uint8(0), tag_macs.of(ids)).astype(np.uint8)
+
+    people, found = people_by_tag(tags, tags_of), RelatedColumns()
+    for table in dict.fromkeys(place.table for place in places.values()):
+        persons, fingerprints = PersonMacs(site_secret), SourceFingerprints(site_secret)
+
+        def watch(batch: Batch, persons: PersonMacs = persons, fingerprints: SourceFingerprints = fingerprints) -> None:
+            pairs, are_people = persons.of(batch.ids)
+            fingerprints.take(pairs[batch.index, :KEY_BYTES], batch.texts, are_people[batch.index])
+
+        key = derived_key(site_secret, _PURPOSE, table.name.encode())
+        laid = read_rows(rules[table.name], table, schema, people, key=key, watch=watch)
+        found.laid[table.name] = laid
+        for name, codes in drawn_codes(table, schema, laid, people.tags, key_of):
+            found.codes[name] = codes
+            found.fingerprints[name] = perturb.fingerprint(people.tags, codes)
+            column = places[name].column
+            found.source_fingerprints[name] = fingerprints.of([column] if column else list(_columns(places, table)))
+    return found
+
+
+def _columns(places: Mapping[str, SlotColumn], table: RelatedTable) -> Iterator[str]:
+    """Yield the local columns of a table, each once: how many rows there are is in each of them."""
+    yield from dict.fromkeys(place.column for place in places.values() if place.table == table and place.column)
