@@ -25,7 +25,6 @@ from verticil.shared.study import rules
 from verticil.shared.study.document import Study
 from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_of_profile
 from verticil.shared.study.tables import profiled, set_sigmas
-from verticil.shared.study.typed_variables import value_labels
 
 _FAR = 1e15  # farther than any edge may be
 
@@ -103,11 +102,14 @@ def _second_histogram(grid: Grid, codes: Codes, edges: Floats) -> Ints:
 def _grid_variable(variable: Variable) -> Variable:
     """Return the variable with the finest cells of its grid as bins, one more on each side, and its candidates as points."""
     grid = grid_of_variable(variable)
-    words = variable.labels[variable.n_valued :]
-    own = dataclasses.replace(
-        variable, bins=(-_FAR, *grid.fine.tolist(), _FAR), points=grid.candidates, bounds=None, labels=("a", "b")
+    words, n_cells = variable.labels[variable.n_valued :], len(grid.fine) + 1 + len(grid.candidates)
+    return dataclasses.replace(
+        variable,
+        bins=(-_FAR, *grid.fine.tolist(), _FAR),
+        points=grid.candidates,
+        bounds=None,
+        labels=(*(f"cell {number}" for number in range(n_cells)), *words),
     )
-    return dataclasses.replace(own, labels=(*value_labels(own), *words))
 
 
 def _coarser(codes: Codes, grid: Variable, found: Variable) -> Codes:

@@ -115,6 +115,8 @@ def _problems(table: RelatedTable, rows: Sequence[Variable]) -> Iterator[tuple[s
             f"{', '.join(sorted(_FILES))}: a release has files of these names",
         )
     for variable in rows:
+        if variable.bounds is not None:
+            yield "name", f"column '{variable.name}' has bins to be measured, expected declared ones in a related table"
         if variable.owner != table.party:
             yield (
                 "party",
