@@ -55,6 +55,7 @@ LAYERS = {
     "verticil.shared.synthesis.synthetic": 3,
     "verticil.shared.privacy": 1,
     "verticil.shared.release": 3,
+    "verticil.shared.pages": 3,
     "verticil.shared.release.formats": 2,
     "verticil.shared.release.formats.table_files": 3,
     "verticil.party.dataset.encoding": 1,
