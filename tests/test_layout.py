@@ -96,6 +96,7 @@ LAYERS = {
     "verticil.miner.airgap": 3,
     "verticil.miner.config": 3,
     "verticil.miner.daemon": 3,
+    "verticil.miner.page": 3,
     "verticil.miner.rules": 3,
     "verticil.miner.scheduler": 3,
     "verticil.miner.service": 3,

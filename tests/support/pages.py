@@ -98,7 +98,7 @@ class Visitor:
             self.root + path, "POST", urlencode(fields), **{"Content_Type": FORM, **headers}
         )
         if status == 303:
-            place = path.rsplit("/", 1)[0] + "/" + answer["Location"].removeprefix("./")
+            place = "".join(path.rpartition("/")[:2]) + answer["Location"].removeprefix("./")
             return status, self.page(place)
         return status, Page(text)
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from support.documents import FEDERATION, party_toml
+from support.pages import Visitor, served
 from verticil.party.config import load_party
+from verticil.party.operator.approvers import add_approver
+from verticil.party.operator.page.pages import Officer, site_server
+from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.study import canonical
@@ -45,3 +51,24 @@ def offer(site: Site, study: Study, state: State = State.AWAITING_APPROVAL) -> b
     )  # fmt: skip
     site.state.remember(task, study.id, NOW)
     return digest
+
+
+OFFICERS = ("lena", "noor")
+OFFICERS_PARTY = party_toml("approvers_needed = {needed}\n")
+
+
+def site_of(folder: Path, study: Study, *, needed: int = 1) -> bytes:
+    """A site with two approvers, whose keys lie beside party.toml, and a study that waits."""
+    make_site(folder, OFFICERS_PARTY.format(needed=needed))
+    for name in OFFICERS:
+        add_approver(folder / "party.toml", name)
+    with opened(folder) as site:
+        return offer(site, study)
+
+
+@contextmanager
+def deciding(folder: Path, name: str = "lena") -> Iterator[Visitor]:
+    officer = Officer(name=name, key=ApproverKey.load(folder / "approvers" / f"{name}.key"))
+    server = site_server(folder / "party.toml", ("127.0.0.1", 0), officer=officer, clock=lambda: NOW)
+    with served(server) as running:
+        yield Visitor(running)

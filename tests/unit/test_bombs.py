@@ -107,6 +107,7 @@ OWN: Final = {
     "party.protocol.coordinated": _FETCHED,
     "party.storage": "the site's own secret",
     "miner.airgap": "the miner's own folder",
+    "miner.page": "the miner's own folder, and releases that it made",
     "miner.rules": "the miner's own folder",
     "miner.scheduler": "the miner's own folder",
     "miner.storage": "the miner's own folder",

@@ -37,7 +37,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "party load", "party release", "party evaluate", "party limits",
         "party ledger", "party keys", "party confirm-key", "party ui", "party audit show", "party audit verify", "party revoke",
         "party backup", "party restore", "party purge", "party install-service", "miner install-service",
-        "miner init", "miner run", "miner close", "miner purge", "miner audit show", "miner audit verify",
+        "miner init", "miner run", "miner close", "miner purge", "miner ui", "miner audit show", "miner audit verify",
         "party export", "party import", "miner export", "miner import",
         "release fetch", "release verify", "release sample", "release query",
         "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "pki seal",

@@ -33,7 +33,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'q' {{ 7 * 7 }}"
-PLACES = r"#content|data:,|(\./|(\.\./)*)?((study/[0-9a-f]{64}/|ledger|audit|health|events|assets/[\w./-]+)(#\w+)?)?"
+PLACES = r"#\w+|data:,|(\./|(\.\./)*)?((study/[0-9a-f]{64}/|ledger|audit|health|events|assets/[\w./-]+)(#\w+)?)?"
 STATED = Knowledge(
     rules=(
         Rule(

@@ -9,15 +9,22 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from support.documents import party_toml
 from support.pages import FORM, Visitor, served
-from support.site_folder import CANARY_ID, CANARY_VALUE, NOW, make_site, offer, opened
+from support.site_folder import (
+    CANARY_ID,
+    CANARY_VALUE,
+    NOW,
+    OFFICERS_PARTY,
+    deciding,
+    make_site,
+    offer,
+    opened,
+    site_of,
+)
 from verticil.cli.main import main
 from verticil.party.operator.approvers import add_approver
 from verticil.party.operator.page.pages import Officer, SitePages, site_server
@@ -28,31 +35,11 @@ from verticil.shared.pages.server import FORM_HOURS, PageServer
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
 
-OFFICERS = ("lena", "noor")
-PARTY = party_toml("approvers_needed = {needed}\n")
-
 
 @pytest.fixture(autouse=True)
 def at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("commands", "reports", "preview", "pending_studies"):
         monkeypatch.setattr(f"verticil.party.operator.{module}.utc_now", lambda: NOW)
-
-
-def site_of(folder: Path, study: Study, *, needed: int = 1) -> bytes:
-    """A site with two approvers, whose keys lie beside party.toml, and a study that waits."""
-    make_site(folder, PARTY.format(needed=needed))
-    for name in OFFICERS:
-        add_approver(folder / "party.toml", name)
-    with opened(folder) as site:
-        return offer(site, study)
-
-
-@contextmanager
-def deciding(folder: Path, name: str = "lena", **options: object) -> Iterator[Visitor]:
-    officer = Officer(name=name, key=ApproverKey.load(folder / "approvers" / f"{name}.key"))
-    server = site_server(folder / "party.toml", ("127.0.0.1", 0), officer=officer, clock=lambda: NOW)
-    with served(server) as running:
-        yield Visitor(running)
 
 
 def content(folder: Path) -> dict[str, object]:
@@ -266,7 +253,7 @@ def test_an_encrypted_key_is_opened_once_in_the_terminal(
     assert main(["party", "approver", "keygen", "--key", str(key), "--encrypt", "--format", "json"]) == 0
     public = json.loads(capsys.readouterr().out)["public_key"]
     assert b"ENCRYPTED" in key.read_bytes()
-    make_site(tmp_path / "site", PARTY.format(needed=1))
+    make_site(tmp_path / "site", OFFICERS_PARTY.format(needed=1))
     add_approver(tmp_path / "site" / "party.toml", "lena", public_key=public)
     with opened(tmp_path / "site") as site:
         digest = offer(site, release_study).hex()

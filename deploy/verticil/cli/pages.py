@@ -1,4 +1,4 @@
-"""Pages in a browser on this machine: ``verticil party ui``.
+"""Pages in a browser on this machine: ``verticil party ui`` and ``verticil miner ui``.
 
 A command prints an address with a token, serves until SIGTERM or Ctrl-C, and is the only process that holds a key.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verticil.cli.connection import CertificateOption, FederationOption
 from verticil.cli.output import Format, FormatOption, emit, say
 from verticil.cli.party_site import ApproverOption, ConfigOption, approver_name, site_of
 from verticil.cli.party_study import KeyOption, ask_passphrase
@@ -74,6 +75,44 @@ def officer_key(config: PartyConfig, name: str, key: Path | None) -> ApproverKey
         hint = "give a name of [[approver]] with --as, and its file with --key"
         raise Refusal("NOT_APPROVED", f"'{name}' decides with the key that {where} lists for them: {actual}", hint=hint)
     return own
+
+
+def miner_ui(
+    config: Annotated[
+        Path | None, typer.Option(help="miner.toml, of the operator: prints the address that the daemon serves.")
+    ] = None,
+    federation: FederationOption = Path("federation.toml"),
+    certificate: CertificateOption = Path("analyst.crt"),
+    listen: Annotated[
+        str, typer.Option(help="With a certificate: loopback address, host:port; port 0 takes a free one.")
+    ] = "127.0.0.1:8898",
+    form: FormatOption = Format.text,
+) -> None:
+    """Show every study on a page, who holds it up and what is published; the address holds a token.
+
+    With --config, the operator's page of the running miner (\\[ui] in miner.toml). Else a page of the analyst's own, with their
+    certificate, until Ctrl-C: they may submit studies there and withdraw their own.
+    """
+    if config is not None:
+        from verticil.miner.config import load_miner
+        from verticil.miner.page.task import page_address
+
+        document = load_miner(config)
+        url = page_address(document)
+        if not emit({"miner": document.name, "url": url}, form=form):
+            say(f"{document.name}: open {url}")
+            say("everybody who has this address can read the page, and end studies there", style="dim")
+        return
+    from verticil.analyst.miner_line import LineSource
+    from verticil.miner.config import PAGE_HINT
+    from verticil.miner.page.pages import miner_server
+    from verticil.shared.documents.config import loopback_address
+
+    source = LineSource(federation, certificate)
+    with miner_server(source, loopback_address(listen, where="--listen", hint=PAGE_HINT)) as server:
+        _serve(
+            server, {"analyst": source.reader}, f"read the page, and submit and withdraw as {source.reader}", form=form
+        )
 
 
 def _serve(server: PageServer, node: dict[str, str], may: str, *, form: Format) -> None:

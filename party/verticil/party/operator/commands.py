@@ -351,8 +351,8 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Status:
         return status_of(site, at if at is not None else utc_now())
 
 
-def status_of(site: Site, now: dt.datetime) -> Status:
-    """Return what `status` says, of an opened state."""
+def status_of(site: Site, now: dt.datetime, *, in_full: bool = True) -> Status:
+    """Return what `status` says, of an opened state; without its studies unless `in_full`."""
     config = site.config
     beat = site.state.heartbeat()
     alive = _seconds_since(beat, now) <= _STALE_SECONDS
@@ -370,7 +370,7 @@ def status_of(site: Site, now: dt.datetime) -> Status:
         disk_free_bytes=shutil.disk_usage(config.state_directory).free,
         studies=tuple(
             study_status(config, record, confirmations=_confirmations(site, record.digest))
-            for record in site.state.studies()
+            for record in (site.state.studies() if in_full else ())
         ),
         ledger=spending_of_each(site),
         attempted_sends=site.ledger.attempts(),

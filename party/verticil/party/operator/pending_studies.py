@@ -200,7 +200,7 @@ def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime
 
 def waiting(site: Site, now: dt.datetime) -> tuple[PendingStudy, ...]:
     """Return what `inbox` lists; raises nothing of a single study."""
-    return tuple(_pending(site.config, site, record, now) for record in site.state.studies() if waits_for(site, record))
+    return tuple(pending(site, record, now) for record in site.state.studies() if waits_for(site, record))
 
 
 def waits_for(site: Site, record: StudyRecord) -> str:
@@ -215,7 +215,9 @@ def waits_for(site: Site, record: StudyRecord) -> str:
     return "countersignature" if waits else ""
 
 
-def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
+def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
+    """Return a study that waits as `inbox` lists it; raises nothing."""
+    config = site.config
     terms: Terms | None = None
     differences: tuple[str, ...] | None = None
     try:

@@ -7,7 +7,7 @@ for the direction of writing inside of a text from reordering the words around i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from verticil.shared.pages.words import epsilon_text, greek, pair_text, sentence, size_text, when_text
+from verticil.shared.pages.words import epsilon_text, greek, pair_text, sentence, shortened, size_text, when_text
 from verticil.shared.release import wording
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "left": wording.left,
     "pair": pair_text,
     "sentence": sentence,
+    "shortened": shortened,
     "size": size_text,
     "when": when_text,
 }
@@ -40,6 +41,16 @@ def isolated(text: object) -> Markup:
     '<bdi>a&lt;b</bdi>'
     """
     return Markup("<bdi>{}</bdi>").format(escape(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why there is nothing to show, or why nothing was done; `back`: where to go on, relative."""
+
+    heading: str = "Nothing to show"
+    said: str
+    hint: str = ""
+    back: str = ""
 
 
 class Templates:

@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import inspect
 import logging
 import secrets
 import socket
@@ -68,6 +69,8 @@ FORM_HOURS: Final = 12
 """A form that is older is refused."""
 _LOOK_SECONDS: Final = 1.0
 _ALIVE_SECONDS: Final = 15.0
+REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'none'"
+"""For the report of a release, which has its style inside: it may load and run nothing."""
 _STREAMS: Final = 100
 _CONNECTIONS: Final = 400
 _IDLE_SECONDS: Final = 10
@@ -120,6 +123,8 @@ class _Watch:
             if self.listeners:
                 try:
                     now = await asyncio.to_thread(self._fingerprint)
+                    if inspect.isawaitable(now):
+                        now = await now
                 except Exception as error:  # noqa: BLE001 (the page itself says what is wrong)
                     now = type(error).__name__
                 if last is not None and now != last:
@@ -180,8 +185,10 @@ class PageServer:
     Args:
         routes: what is below the token, as in ``/ledger``.
         address: host and port, of `verticil.shared.documents.config`; port 0 takes a free one.
-        fingerprint: something that is equal as long as the pages show the same; asked once a second, in a thread.
+        fingerprint: returns something that is equal as long as the pages show the same; asked once a second, in a thread, or
+            awaited if it is a coroutine function.
         decides: forms are taken.
+        form_bytes: that a form may have.
         seconds: a clock that never goes back, for the age of forms.
 
     Attributes:
@@ -200,6 +207,7 @@ class PageServer:
         *,
         fingerprint: Callable[[], object],
         decides: bool = False,
+        form_bytes: int = _FORM_BYTES,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         host, port = address
@@ -217,13 +225,14 @@ class PageServer:
         self._token = secrets.token_urlsafe(32)
         self.url = f"http://{self.place}/{self._token}/"
         self._forms = Forms(seconds)
+        self._form_bytes = form_bytes
         self._methods = ("GET", "HEAD", "POST") if decides else ("GET", "HEAD")
         self._watch = _Watch(fingerprint)
         own = [Route("/events", self._events), Route("/assets/{name:path}", _asset)]
         self._router = Router([*routes, *own], default=_no_such_page, redirect_slashes=False)
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set."""
+        """Serve until `stop` is set, or this is cancelled."""
         config = uvicorn.Config(
             self,
             lifespan="off",
@@ -239,19 +248,16 @@ class PageServer:
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         server = _Server(config)
-        watching = asyncio.create_task(self._watch.run())
-
-        async def end() -> None:
-            await stop.wait()
+        serving = asyncio.create_task(server.serve(sockets=[self._socket]))
+        beside = [asyncio.create_task(stop.wait()), asyncio.create_task(self._watch.run())]
+        try:
+            await asyncio.wait([serving, beside[0]], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in beside:
+                task.cancel()
             await self._watch.close()
             server.should_exit = True
-
-        ending = asyncio.create_task(end())
-        try:
-            await server.serve(sockets=[self._socket])
-        finally:
-            for task in (watching, ending):
-                task.cancel()
+            await serving
 
     def close(self) -> None:
         """Free the port that it listens on."""
@@ -328,8 +334,8 @@ class PageServer:
             if message["type"] == "http.disconnect":
                 return {}, _refusal(HTTPStatus.BAD_REQUEST, f"the line broke before the form had come{nothing}")
             body, more = body + message.get("body", b""), message.get("more_body", False)
-            if len(body) > _FORM_BYTES:
-                why = f"the form has more than {_FORM_BYTES:,} bytes{nothing}"
+            if len(body) > self._form_bytes:
+                why = f"the form has more than {self._form_bytes:,} bytes{nothing}"
                 return {}, _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
         try:
             form = dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 import math
 import shlex
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Final
 from verticil.party.limits.limits import Policy
 from verticil.party.operator.accounts import one_for_all
 from verticil.party.operator.commands import Status, status_of, study_status
-from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting, waits_for
+from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, pending, waits_for
 from verticil.party.operator.plain_language import PRIOR
 from verticil.party.operator.reports import (
     AuditVerified,
@@ -45,6 +46,8 @@ from verticil.shared.study.states import State, is_final
 _LITTLE_ROOM_BYTES: Final = 1 << 20
 _CERTAIN: Final = Fraction(99, 100)
 _NEWEST_LINES: Final = 300
+_IN_FULL: Final = 10
+"""So many studies that wait are shown with all their terms; of more the table has a line each."""
 _STAGES: Final = (
     ("approval", (State.SUBMITTED, State.AWAITING_APPROVAL)),
     ("finding the common people", (State.ALIGNING,)),
@@ -84,13 +87,30 @@ class StudyLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRow:
+    """One study of the table of all; its title as it was submitted."""
+
+    study: str
+    digest: str
+    title: str
+    standing: StudyLine
+    percent: int
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The first page: what waits (with the next command), what blocks, every study, the budget, and how the node is."""
+    """The first page: what waits (with the next command), what blocks, every study, the budget, and how the node is.
+
+    Attributes:
+        n_more: how many wait besides those of `waiting`.
+    """
 
     party: str
     daemon: DaemonView
     waiting: tuple[tuple[PendingStudy, str], ...]
-    studies: tuple[tuple[StudyStatus, StudyLine], ...]
+    n_more: int
+    studies: tuple[StudyRow, ...]
     datasets: tuple[BudgetView, ...]
     audit: LogState
     blocks: tuple[Block, ...]
@@ -187,26 +207,18 @@ class AuditPage:
     command: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Why there is nothing to show, or why nothing was done; `back`: where to go on, relative."""
-
-    heading: str = "Nothing to show"
-    said: str
-    hint: str = ""
-    back: str = ""
-
-
 def overview(site: Site, now: dt.datetime) -> Overview:
     """Return what waits, what blocks, every study, the budget, and how the node is; raises as `status_of`."""
-    status, log = status_of(site, now), _log_state(site)
-    pending = waiting(site, now)
-    waits = {item.digest: item.waits_for for item in pending}
+    status, log = status_of(site, now, in_full=False), _log_state(site)
+    rows = [(record, waits_for(site, record)) for record in site.state.studies()]
+    waiting = [record for record, waits in rows if waits]
+    in_full = [pending(site, record, now) for record in waiting[:_IN_FULL]]
     return Overview(
         party=status.party,
         daemon=status.daemon,
-        waiting=tuple((item, _command(site, _next(item.waits_for), item.digest[:16])) for item in pending),
-        studies=tuple((item, _standing(item, waits.get(item.digest, ""))) for item in reversed(status.studies)),
+        waiting=tuple((item, _command(site, _next(item.waits_for), item.digest[:16])) for item in in_full),
+        n_more=len(waiting) - len(in_full),
+        studies=tuple(_row(site, record, waits) for record, waits in reversed(rows)),
         datasets=ledger_of(site).datasets,
         audit=log,
         blocks=_blocks(site, status, log),
@@ -240,7 +252,7 @@ def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
     return StudyPage(
         party=site.config.name,
         study=status,
-        standing=_standing(status, waits),
+        standing=_standing(site, record, waits),
         objections=objections,
         words=words,
         identifying=words is not None and _identifying(epsilon),
@@ -397,22 +409,37 @@ def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
 # ---- one study
 
 
-def _standing(status: StudyStatus, waits: str) -> StudyLine:
-    state, failure = State[status.state.upper()], status.failure
-    n_given = f"{status.approvals} of {status.approvers_needed} approvals given here"
-    if status.revoked:
+def _row(site: Site, record: StudyRecord, waits: str) -> StudyRow:
+    try:
+        title = json.loads(record.task.proposal)["title"]
+    except (ValueError, KeyError, TypeError):  # its own page says what is wrong with it
+        title = ""
+    return StudyRow(
+        study=record.study_id,
+        digest=record.digest.hex(),
+        title=title if isinstance(title, str) and title.isprintable() and title else record.study_id,
+        standing=_standing(site, record, waits),
+        percent=record.percent,
+        since=record.stage_at or record.seen_at,
+    )
+
+
+def _standing(site: Site, record: StudyRecord, waits: str) -> StudyLine:
+    state, failure = State(record.task.state), record.failure
+    n_given = f"{record.n_votes} of {site.config.policy.approvers_needed} approvals given here"
+    if record.revocation_sent is not None:
         how, words, blocked_by = "ended", "revoked here", ""
-    elif status.denied:
+    elif record.denial_sent is not None:
         how, words, blocked_by = "ended", "denied here", ""
     elif failure is not None:
         how, words, blocked_by = "failed", "failed here", f"{failure.code}: {failure.message}"
     elif is_final(state):
         how = {State.PUBLISHED: "done", State.FAILED: "failed"}.get(state, "ended")
-        words, blocked_by = state.words, status.stage if state is State.FAILED else ""
+        words, blocked_by = state.words, record.stage if state is State.FAILED else ""
     elif waits:
         how, words, blocked_by = "waiting", f"waits for your {waits}", n_given if waits == "approval" else ""
     else:
-        how, words, blocked_by = "working", state.words, status.stage
+        how, words, blocked_by = "working", state.words, record.stage
     return StudyLine(how=how, words_of_state=words, blocked_by=blocked_by)
 
 

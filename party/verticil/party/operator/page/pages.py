@@ -40,15 +40,14 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Misuse, Refusal, VerticilError
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
-from verticil.shared.pages.rendering import Templates
-from verticil.shared.pages.server import PageServer, form_of
+from verticil.shared.pages.rendering import Problem, Templates
+from verticil.shared.pages.server import REPORT_POLICY, PageServer, form_of
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon, odds
 from verticil.shared.study.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'none'"
 _DONE: Final = {
     "approve": "Your yes is stored and signed. The daemon sends the approval as soon as enough people have approved.",
     "deny": "Your no is stored. Nothing leaves for this study any more; the reason goes to the analyst or the other parties.",
@@ -270,7 +269,7 @@ class SitePages:
             release = commands.look(load_party(self._path), _digest(request))
         except VerticilError as error:
             return self._problem(request, error)
-        headers = {"Content-Security-Policy": _REPORT_POLICY}
+        headers = {"Content-Security-Policy": REPORT_POLICY}
         return Response(Path(release.report).read_bytes(), media_type="text/html", headers=headers)
 
     def _shown(
@@ -288,7 +287,7 @@ class SitePages:
         return {"node": node or load_party(self._path).name, "shown_at": shown_at, "officer": self._officer}
 
     def _problem(self, request: Request, error: VerticilError, *, heading: str = "", status: int = 0) -> Response:
-        problem = view.Problem(
+        problem = Problem(
             heading=heading or "Nothing to show",
             said=f"{error.code}: {error.message}",
             hint=error.hint,
