@@ -24,6 +24,7 @@ from support import PATIENCE_SECONDS
 from support import miner_service as service
 from support.pages import served
 from support.site_folder import deciding, offer, opened, site_of
+from verticil.design.pages import design_server
 from verticil.miner.airgap.exchange import Exchange
 from verticil.miner.page.pages import miner_server
 from verticil.miner.page.source import NodeSource
@@ -48,6 +49,18 @@ OVERFLOW = """(() => {
     if (!inside && element.getBoundingClientRect().right > WIDTH + 0.5) beyond.push(element.outerHTML.slice(0, 80));
   }
   return {wide: page.scrollWidth, beyond};
+})()"""
+BROKEN = """(() => {
+  const broken = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    if (!text.parentElement.checkVisibility() || text.parentElement.closest("svg, code, pre, style")) continue;
+    for (const word of text.data.matchAll(/\\p{L}{2,}/gu)) {
+      const range = document.createRange();
+      range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
 })()"""
 SECTIONS = """[...document.querySelectorAll("h2")].map(
   h => [h.textContent, h.checkVisibility(), h.getBoundingClientRect().height]
@@ -253,6 +266,31 @@ def test_an_operator_reads_and_ends_a_study_with_the_keyboard_alone(
         seen.check("miner-log")
 
 
+def test_an_analyst_sees_what_follows_from_a_change(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace("bins = [0, 30, 60, 120]", "bins = [0, 30, 60, 120]  # as everybody has them"))
+    with served(design_server([path], ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        seen.tab_to("study.toml")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#plan table")
+        before = page.inner_text("#plan")
+        seen.tab_to("n")
+        page.keyboard.type("20000")
+        page.wait_for_selector("text=for 20,000 people")
+        seen.tab_to("epsilon")
+        for _ in range(5):
+            page.keyboard.press("ArrowRight")
+        page.wait_for_function("() => document.querySelector('#plan').innerText.includes('3.50')")
+        assert page.inner_text("#plan") != before
+        seen.check("design")
+        page.get_by_role("button", name="Save study.toml").press("Enter")
+        page.wait_for_selector("text=Saved study.toml")
+    assert "epsilon = 3.5" in path.read_text()
+    assert "# as everybody has them" in path.read_text()
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
@@ -285,3 +323,20 @@ def test_the_report_of_a_release_opens_without_a_complaint_and_without_sideways_
     assert min(figures) > 0
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     seen.check("report")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate(BROKEN) == []
+    cards = "[...document.querySelectorAll('table.stack')].map(t => [t.scrollWidth, t.clientWidth])"
+    widths = page.evaluate(cards)
+    assert len(widths) > 5
+    assert all(wide <= shown for wide, shown in widths)
+    assert "A suspicion of 15% becomes at most" in page.evaluate(
+        "getComputedStyle(document.querySelector('#privacy ~ .scroll td:nth-child(6)'), '::before').content"
+    )
+    assert page.evaluate("document.querySelectorAll('svg.histogram').length") == 2
+    assert page.evaluate("document.querySelectorAll('svg.map rect').length") > 3
+    page.set_viewport_size({"width": 718, "height": 1047})  # A4 without a centimetre on each side, at 96 dots an inch
+    page.emulate_media(media="print")
+    first, after = page.evaluate("""(() => { const part = document.querySelector('[aria-labelledby="what"]');
+        return [part.getBoundingClientRect().top, getComputedStyle(part).breakBefore]; })()""")
+    assert first < 1047
+    assert after == "page"

@@ -1,4 +1,4 @@
-"""Pages in a browser on this machine: ``verticil party ui`` and ``verticil miner ui``.
+"""Pages in a browser on this machine: ``verticil party ui``, ``verticil miner ui``, ``verticil study ui``.
 
 A command prints an address with a token, serves until SIGTERM or Ctrl-C, and is the only process that holds a key.
 """
@@ -113,6 +113,24 @@ def miner_ui(
         _serve(
             server, {"analyst": source.reader}, f"read the page, and submit and withdraw as {source.reader}", form=form
         )
+
+
+def study_ui(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of studies.")],
+    listen: Annotated[
+        str, typer.Option(help="Loopback address, host:port; port 0 takes a free one.")
+    ] = "127.0.0.1:8897",
+    form: FormatOption = Format.text,
+) -> None:
+    """Design studies on a page, until Ctrl-C: columns beside what follows from them; writes the files that you save."""
+    from verticil.design.pages import design_server
+    from verticil.shared.documents.config import loopback_address, toml_text
+
+    for file in files:
+        toml_text(file)
+    address = loopback_address(listen, where="--listen", hint="from another machine: ssh -L 8897:127.0.0.1:8897 HOST")
+    with design_server(files, address) as server:
+        _serve(server, {"studies": ", ".join(file.name for file in files)}, "change these files", form=form)
 
 
 def _serve(server: PageServer, node: dict[str, str], may: str, *, form: Format) -> None:

@@ -21,6 +21,7 @@ import typer
 from rich.table import Table
 
 from verticil.analyst.federation import find_study, open_connection, require_withdrawn, submit_study
+from verticil.cli import pages
 from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
@@ -74,6 +75,9 @@ def given_tables(data: Sequence[str], table: Path | None) -> dict[str, Path] | P
     if (table is None) == (not data):
         raise Misuse("USAGE", "expected either --table FILE or --data PARTY=FILE for each party")
     return table if table is not None else split_pairs(data, option="--data")
+
+
+app.command("ui", epilog="Example: verticil study ui study.toml")(pages.study_ui)
 
 
 @app.command("check", epilog="Example: verticil study check study.toml --n 30000 --strict")

@@ -188,7 +188,7 @@ class PageServer:
         fingerprint: returns something that is equal as long as the pages show the same; asked once a second, in a thread, or
             awaited if it is a coroutine function.
         decides: forms are taken.
-        form_bytes: that a form may have.
+        form_bytes, form_fields: that a form may have.
         seconds: a clock that never goes back, for the age of forms.
 
     Attributes:
@@ -208,6 +208,7 @@ class PageServer:
         fingerprint: Callable[[], object],
         decides: bool = False,
         form_bytes: int = _FORM_BYTES,
+        form_fields: int = 100,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         host, port = address
@@ -226,6 +227,7 @@ class PageServer:
         self.url = f"http://{self.place}/{self._token}/"
         self._forms = Forms(seconds)
         self._form_bytes = form_bytes
+        self._form_fields = form_fields
         self._methods = ("GET", "HEAD", "POST") if decides else ("GET", "HEAD")
         self._watch = _Watch(fingerprint)
         own = [Route("/events", self._events), Route("/assets/{name:path}", _asset)]
@@ -338,7 +340,11 @@ class PageServer:
                 why = f"the form has more than {self._form_bytes:,} bytes{nothing}"
                 return {}, _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, why)
         try:
-            form = dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100))
+            form = dict(
+                parse_qsl(
+                    body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=self._form_fields
+                )
+            )
         except ValueError:
             return {}, _refusal(HTTPStatus.BAD_REQUEST, f"the form cannot be read{nothing}")
         problem = self._forms.problem(form.get("form_token", ""))

@@ -117,7 +117,7 @@ def belief_text(epsilon: float | None) -> str:
     """Write to what a belief of 15 % can be raised by what has this epsilon, rounded up.
 
     >>> belief_text(2.0), belief_text(None)
-    ('56.6 %', 'certainty')
+    ('56.6\\xa0%', 'certainty')
     """
     gamma = gamma_of_epsilon(math.inf if epsilon is None else epsilon)
     return (

@@ -12,3 +12,7 @@ window.addEventListener("pageshow", (event) => { if (event.persisted) location.r
 const line = (lost) => { document.getElementById("line").hidden = !lost; };
 document.addEventListener("htmx:sseOpen", () => line(false));
 document.addEventListener("htmx:sseError", () => line(true));
+document.addEventListener("input", (event) => {
+  const shown = event.target.parentElement.querySelector(`output[for="${event.target.id}"]`);
+  if (shown) shown.value = event.target.value;
+});
