@@ -40,33 +40,43 @@ class Source(Protocol):
 
     async def version(self) -> object:
         """Return what is equal as long as nothing has changed that a page shows."""
+        ...
 
     async def studies(self) -> Sequence[control_pb2.StudySummary]:
         """Return all studies, oldest first."""
+        ...
 
     async def study(self, digest: bytes) -> control_pb2.StudySummary:
         """Return one study; raises Misuse: STUDY_UNKNOWN."""
+        ...
 
     async def proposal(self, digest: bytes) -> Study | None:
         """Return what a study asks; None: this reader is not told."""
+        ...
 
     async def events(self, digest: bytes) -> Sequence[StudyEvent]:
         """Return what happened to a study, oldest first; nothing: this reader is not told."""
+        ...
 
     async def files(self, digest: bytes) -> Sequence[ReleaseFile]:
         """Return the files of a published release with their digests; nothing: this reader is not told."""
+        ...
 
     async def file(self, digest: bytes, path: str) -> bytes:
         """Return one of them; raises Misuse: FILE_MISSING."""
+        ...
 
     async def log(self) -> Sequence[AuditLine]:
         """Return the lines of the miner's own log, oldest first."""
+        ...
 
     async def end(self, digest: bytes, reason: str) -> None:
         """End a study: the operator closes it, the analyst withdraws their own."""
+        ...
 
     async def submit(self, study: Study) -> bytes:
         """Propose a study to the parties; its digest."""
+        ...
 
 
 class NodeSource:

@@ -80,7 +80,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(_FILTERS, isolated=isolated, **(filters or {}))
+        self._environment.filters.update(dict[str, Any]({**_FILTERS, "isolated": isolated, **(filters or {})}))
         self._environment.tests.update(tests or {})
         self._values = {
             "menu": menu,

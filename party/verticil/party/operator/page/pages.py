@@ -17,7 +17,6 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -76,18 +75,22 @@ class Finding(Protocol):
     @property
     def check(self) -> str:
         """Return what was looked at."""
+        ...
 
     @property
     def level(self) -> str:
         """Return the outcome in a word."""
+        ...
 
     @property
     def detail(self) -> str:
         """Return what was seen there."""
+        ...
 
     @property
     def hint(self) -> str:
         """Return what to do about it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,10 @@ def _besides(row: CostView | BudgetView) -> tuple[str, ...]:
     return (*same, *of_accounts, *(row.people or ()), *filter(None, (row.peers,)))
 
 
+def _protocol_text(model: str) -> str:
+    return PROTOCOLS.named(model).summary
+
+
 def _finite(limit: float | None) -> float:
     return math.inf if limit is None else limit
 
@@ -163,8 +170,7 @@ TEMPLATES: Final = Templates(
         "each_account": accounts.each_account,
         "finite": _finite,
         "odds": odds_text,
-        "percent": lambda share: percent(Fraction(share).limit_denominator(10**6)),
-        "protocol": lambda model: PROTOCOLS.named(model).summary,
+        "protocol": _protocol_text,
         "unstated": accounts.not_stated,
     },
     tests={"one_for_all": accounts.one_for_all},
