@@ -30,6 +30,7 @@ from verticil.miner.page.pages import miner_server
 from verticil.miner.page.source import NodeSource
 from verticil.miner.storage.audit import MinerAudit
 from verticil.party.operator.page.pages import site_server
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study.reading import read_study_text
 
 WIDE = party_toml(per_study=1000.0, lifetime=2000.0, per_column=3.0)
@@ -117,7 +118,7 @@ def streams(folder: Path, seconds: int) -> None:
             lines.append(line)
         begun, told, first = time.monotonic(), 0, 0.0
         while time.monotonic() - begun < seconds:
-            state.state.show(digest, "uploading", told % 100)
+            state.state.show(digest, "uploading", told % 100, at=utc_now())
             told += 1
             time.sleep(1)
             for line in lines:

@@ -128,10 +128,10 @@ def edited(text: str, form: Mapping[str, str]) -> str:
     document, design = parse(text), design_of(text)
     for key in ("id", "title", "purpose"):
         if key in form and form[key].strip() != getattr(design, key):
-            _replace(document, key, form[key].strip())
+            document[key] = form[key].strip()
     boxes = "boxes" in form
     if boxes and design.reviewed is not None and ("reviewed" in form) != design.reviewed:
-        _replace(document["draft"], "reviewed", "reviewed" in form)
+        document["draft"]["reviewed"] = "reviewed" in form
     if form.get("tables_epsilon", "") and design.tables_epsilon is not None:
         _set_epsilon(document["tables"], form["tables_epsilon"], "tables.epsilon")
     total = form.get("total", "").strip()
@@ -153,13 +153,13 @@ def edited(text: str, form: Mapping[str, str]) -> str:
 
 def _edit_column(variable: Any, column: DesignColumn, bins: str) -> None:
     if column.bins and _parts(bins) != _parts(column.bins):
-        _replace(variable, "bins", [_edge(part, column.name) for part in _parts(bins)])
+        variable["bins"] = [_edge(part, column.name) for part in _parts(bins)]
 
 
 def _mark_origin(variable: Any, column: DesignColumn, *, is_public: bool) -> None:
     """Write down whether somebody has replaced what was taken from a table by what is public."""
     if is_public == column.from_table and variable.get("from") in ("table", "public"):
-        _replace(variable, "from", "public" if is_public else "table")
+        variable["from"] = "public" if is_public else "table"
 
 
 def _leave_out(document: Any, names: Sequence[str]) -> None:
@@ -182,16 +182,16 @@ def _spread(document: Any, total: float) -> None:
     if part <= 0:
         raise Misuse("STUDY_INVALID", f"total: {total:g} is less than 0.01 for each column", hint="leave columns out")
     if "randomization_default" in document:
-        _replace(document["randomization_default"], "epsilon", part)
+        document["randomization_default"]["epsilon"] = part
     for rule in _rules(document):
         if "epsilon" in rule:
-            _replace(rule, "epsilon", math.floor(part * len(rule["variables"]) * 100) / 100)
+            rule["epsilon"] = math.floor(part * len(rule["variables"]) * 100) / 100
 
 
 def _set_own_epsilon(document: Any, name: str, epsilon: float) -> None:
     rule = next((rule for rule in _rules(document) if list(rule.get("variables", [])) == [name]), None)
     if rule is not None:
-        _replace(rule, "epsilon", epsilon)
+        rule["epsilon"] = epsilon
         return
     default = document["randomization_default"]
     if float(default["epsilon"]) == epsilon:
@@ -210,16 +210,7 @@ def _rules(document: Any) -> Any:
 def _set_epsilon(table: Any, text: str, where: str) -> None:
     value = _epsilon(text, where)
     if float(table["epsilon"]) != value:
-        _replace(table, "epsilon", value)
-
-
-def _replace(table: Any, key: str, value: object) -> None:
-    """Put a value in another's place, and keep the comment behind it."""
-    new = tomlkit.item(value)
-    if key in table:
-        old = table.item(key) if hasattr(table, "item") else table[key]
-        new.trivia.comment_ws, new.trivia.comment = old.trivia.comment_ws, old.trivia.comment
-    table[key] = new
+        table["epsilon"] = value
 
 
 def _epsilon(text: str, where: str) -> float:
