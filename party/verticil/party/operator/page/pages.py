@@ -254,7 +254,7 @@ class SitePages:
 
     def _health(self, request: Request) -> Response:
         findings = [] if self._doctor is None else asyncio.run(_gather(self._doctor, self._path))
-        return self._shown(request, "health", lambda _site: HealthPage(findings=findings))
+        return self._shown(request, "health", lambda _site: HealthPage(findings=findings), live=False)
 
     def _study(self, request: Request) -> Response:
         done = _DONE.get(request.query_params.get("done", ""), "")
