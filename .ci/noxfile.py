@@ -23,6 +23,7 @@ PACKAGES = (
     "analyst",
     "attack",
     "curator",
+    "design",
     "evaluate",
     "gan",
     "pki",

@@ -48,7 +48,6 @@ from support.party_session import (
     values,
     weaker_own,
 )
-from verticil.analyst.status import why
 from verticil.party import daemon
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.operator import commands
@@ -75,6 +74,7 @@ from verticil.shared.federation.membership.installation import install
 from verticil.shared.federation.membership.revocation import make_list, number_of, parse_list
 from verticil.shared.federation.transport.chunks import plain_data
 from verticil.shared.federation.transport.interface import Coordinator
+from verticil.shared.pages.study_status import why
 from verticil.shared.study.peer import readers
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State

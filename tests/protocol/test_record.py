@@ -426,7 +426,7 @@ async def test_feature_24_a_published_study_is_flagged_and_its_columns_are_delet
         assert {sha256.hex() for sha256 in said.artifacts.values()} == held
         assert (len(said.artifacts), said.why, said.party) == (n_columns, "revoked", name)
     assert federation.columns(digest) == []
-    from verticil.analyst.status import revocations
+    from verticil.shared.pages.study_status import revocations
 
     (line,) = revocations(study)
     assert line.endswith("too late; what was published cannot be recalled")

@@ -8,8 +8,8 @@ import pytest
 
 from support import PATIENCE_SECONDS
 from support import party_session as session
-from verticil.analyst.status import changes, summary_payload, why
 from verticil.party.operator import commands
+from verticil.shared.pages.study_status import changes, summary_payload, why
 from verticil.shared.study.states import State
 from verticil.wire.v1 import control_pb2
 

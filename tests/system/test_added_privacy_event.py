@@ -14,7 +14,7 @@ from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.operator.page import page_model as view
-from verticil.party.operator.page.page_model import render
+from verticil.party.operator.page.pages import TEMPLATES
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.operator.reports import ledger_of
@@ -132,7 +132,7 @@ def test_an_added_event_is_worded_for_approval_reserved_charged_and_listed(
     study, config = counted(release_study), load_party(folder / "party.toml")
     with Site.open(config) as site:
         digest = offered(site, study)
-        page = render("study", view.study(site, site.state.study(digest), NOW), root="./", shown_at="")
+        page = TEMPLATES.render("study", view.study(site, site.state.study(digest), NOW), root="./", shown_at="")
         assert WORDS in page
         assert site.voting.approve(site.state.study(digest), "officer", NOW).complete
     facts = show(config, "counted", at=NOW)

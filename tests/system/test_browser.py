@@ -1,31 +1,45 @@
-"""The report of a real release in Debian's Chromium: it renders, says nothing on the console, and fits a telephone's screen.
+"""Every page in Debian's Chromium: it renders, says nothing on the console, asks nobody else, and a keyboard is enough.
 
-The browser is spoken to over a pipe (Chrome DevTools Protocol), with a profile of its own and no network to speak of.
+Screenshots are kept in the folder that VERTICIL_SCREENSHOTS names, else beside the test's other files.
 """
 
 from __future__ import annotations
 
-import base64
-import itertools
-import json
+import asyncio
+import contextlib
+import dataclasses
 import os
-import subprocess
+import queue
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
+from playwright.sync_api import Page
 
+from support import PATIENCE_SECONDS
+from support import miner_service as service
+from support.pages import served
+from support.site_folder import deciding, offer, opened, site_of
+from verticil.design.pages import design_server
+from verticil.miner.airgap.exchange import Exchange
+from verticil.miner.page.pages import miner_server
+from verticil.miner.page.source import NodeSource
+from verticil.miner.storage.audit import MinerAudit
+from verticil.party.operator.page.pages import site_server
+from verticil.shared.pages.server import PageServer
+from verticil.shared.study.document import Study
 from verticil.simulation import simulate
 
 pytestmark = pytest.mark.browser
 
-OPTIONS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--remote-debugging-pipe", "--hide-scrollbars",
-)  # fmt: skip
-WIDTHS = (390, 1280)
+AXE = (Path(__file__).parents[1] / "data" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+VIOLATIONS = "async () => (await axe.run(document)).violations.map(v => [v.id, v.nodes.map(n => n.html)])"
+LOOKS = ((390, "dark"), (1280, "light"))
+keys = service.keys
 OVERFLOW = """(() => {
   const page = document.scrollingElement, beyond = [];
   for (const element of document.body.querySelectorAll("*")) {
@@ -35,6 +49,18 @@ OVERFLOW = """(() => {
     if (!inside && element.getBoundingClientRect().right > WIDTH + 0.5) beyond.push(element.outerHTML.slice(0, 80));
   }
   return {wide: page.scrollWidth, beyond};
+})()"""
+BROKEN = """(() => {
+  const broken = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    if (!text.parentElement.checkVisibility() || text.parentElement.closest("svg, code, pre, style")) continue;
+    for (const word of text.data.matchAll(/\\p{L}{2,}/gu)) {
+      const range = document.createRange();
+      range.setStart(text, word.index); range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(r => Math.round(r.top))).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
 })()"""
 SECTIONS = """[...document.querySelectorAll("h2")].map(
   h => [h.textContent, h.checkVisibility(), h.getBoundingClientRect().height]
@@ -86,76 +112,183 @@ seed = 1
 """
 
 
-class Browser:
-    """One page of a running Chromium."""
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """Debian's Chromium, which .ci/packages names, in place of one that would have to be downloaded."""
+    arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-quic", "--hide-scrollbars"]
+    return {**browser_type_launch_args, "executable_path": "/usr/bin/chromium", "args": arguments}
 
-    def __init__(self, profile: Path) -> None:
-        to_browser, self._write = os.pipe()
-        self._read, from_browser = os.pipe()
-        # Chromium reads from 3 and writes to 4.
-        command = ["chromium", *OPTIONS, f"--user-data-dir={profile}"]
-        shell = ["bash", "-c", f'exec 3<&{to_browser} 4>&{from_browser}; exec "$@"', "bash", *command]
-        environment = {**os.environ, "HOME": str(profile), "XDG_CONFIG_HOME": str(profile)}
-        self._process = subprocess.Popen(
-            shell,
-            pass_fds=(to_browser, from_browser),
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(to_browser)
-        os.close(from_browser)
-        self._numbers = itertools.count(1)
-        self._rest = b""
-        self._session: str | None = None
-        self.events: list[dict[str, Any]] = []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Log", "Runtime", "Network"):
-            self.call(f"{domain}.enable")
-        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
-    def call(self, method: str, **parameters: object) -> dict[str, Any]:
-        number = next(self._numbers)
-        message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._write, json.dumps(message).encode() + b"\0")
-        while (answer := self._next()).get("id") != number:
-            self.events.append(answer)
-        assert "error" not in answer, answer
-        result: dict[str, Any] = answer["result"]
-        return result
+class Watched:
+    """A page of the browser, with everything that it complained about and asked for.
 
-    def _next(self) -> dict[str, Any]:
-        while b"\0" not in self._rest:
-            read = os.read(self._read, 1 << 16)
-            assert read, "chromium has ended"
-            self._rest += read
-        first, _, self._rest = self._rest.partition(b"\0")
-        message: dict[str, Any] = json.loads(first)
-        return message
+    Args:
+        page: of pytest-playwright.
+        own: where its addresses begin.
+        shots: folder for screenshots.
+    """
 
-    def open(self, path: Path, width: int) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
-        )
-        self.events.clear()
-        loader = self.call("Page.navigate", url=path.as_uri())["loaderId"]  # an empty page may still be about to load
-        loaded = {"name": "load", "loaderId": loader}
-        while not any(loaded.items() <= event["params"].items() for event in self.events):
-            self.events.append(self._next())
+    def __init__(self, page: Page, own: str, shots: Path) -> None:
+        self.page = page
+        self._own = own
+        self._shots = Path(os.environ.get("VERTICIL_SCREENSHOTS") or shots)
+        self._shots.mkdir(parents=True, exist_ok=True)
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: request.url.startswith((own, "data:")) or self.elsewhere.append(request.url))
 
-    def value(self, expression: str) -> Any:
-        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+    def check(self, name: str) -> None:
+        """Look at the page on a dark telephone and on a light screen: nothing is cut off, axe finds nothing, nobody else is
+        asked.
+        """
+        page = self.page
+        page.evaluate(f"() => {{ {AXE}\n }}")
+        for width, scheme in LOOKS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            page.screenshot(path=self._shots / f"{name}-{width}-{scheme}.png", full_page=True)
+            assert page.evaluate(VIOLATIONS) == [], (name, width, scheme)
+            fits = page.evaluate(OVERFLOW.replace("WIDTH", str(width)))
+            assert fits == {"wide": width, "beyond": []}, name
+        assert (self.complaints, self.elsewhere) == ([], []), name
 
-    def close(self) -> None:
-        self.call("Page.close")
-        self._session = None
-        self.call("Browser.close")
-        self._process.wait()
-        os.close(self._write)
-        os.close(self._read)
+    def tab_to(self, text: str, most: int = 80) -> None:
+        """Press the key Tab until what has this text or id has the focus, and is seen to have it."""
+        of_focus = """() => { const e = document.activeElement, s = getComputedStyle(e);
+            return [[e.textContent.trim(), e.id], s.outlineStyle !== "none" && e.checkVisibility()]; }"""
+        for _ in range(most):
+            self.page.keyboard.press("Tab")
+            words, is_seen = self.page.evaluate(of_focus)
+            if text in words:
+                assert is_seen, text
+                return
+        raise AssertionError(f"the keyboard does not reach {text!r}")
+
+
+def test_an_officer_decides_with_the_keyboard_alone(page: Page, tmp_path: Path, release_study: Study) -> None:
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    with deciding(folder) as visitor:
+        seen = Watched(page, visitor.server.url, tmp_path / "shots")
+        page.goto(visitor.server.url)
+        seen.check("site-overview")
+        seen.tab_to("Hearts and incomes")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/study/*/")
+        seen.tab_to("Compare raw with randomized shares")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#preview table")
+        seen.check("site-study")
+        seen.tab_to("Approve")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=Your yes is stored and signed")
+        seen.tab_to("reason-revoke")
+        page.keyboard.type("consent withdrawn")
+        seen.tab_to("typed-revoke")
+        page.keyboard.type("heart")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=The approval is taken back")
+        seen.check("site-revoked")
+
+
+def test_the_pages_of_a_site_follow_without_reload(page: Page, tmp_path: Path, release_study: Study) -> None:
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    with served(site_server(folder / "party.toml", ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        page.evaluate("() => { window.first = true; }")
+        page.wait_for_timeout(1500)
+        with opened(folder) as site:
+            offer(
+                site,
+                dataclasses.replace(release_study, id="another", title="\u05d0\u05d7\u05e8 <b>title</b> of a study"),
+            )
+        page.wait_for_selector("text=<b>title</b> of a study")
+        assert page.evaluate("window.first") is True
+        for name in ("ledger", "audit?search=config", "health"):
+            page.goto(server.url + name)
+            seen.check(f"site-{name.partition('?')[0]}")
+    page.wait_for_selector("#line:visible")  # the server has ended
+
+
+@contextlib.contextmanager
+def miner_pages(folder: Path, keys: service.Keys) -> Iterator[PageServer]:
+    """A miner with a published study and one that waits, in an event loop of its own, which serves its operator's pages."""
+    begun: queue.Queue[tuple[PageServer, asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
+
+    async def serve() -> None:
+        federation = service.Federation(folder, keys)
+        async with federation.node as node:
+            await federation.publish(service.make_study(study_id="over"))
+            await federation.submit(service.make_study())
+            audit, config = MinerAudit(folder), SimpleNamespace(state_directory=folder, name="miner")
+            source = NodeSource("miner", node, audit, Exchange(config, node, audit=audit))
+            with miner_server(source, ("127.0.0.1", 0)) as server:
+                stop = asyncio.Event()
+                begun.put((server, asyncio.get_running_loop(), stop))
+                await server.serve(stop)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    server, loop, stop = begun.get(timeout=PATIENCE_SECONDS)
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(PATIENCE_SECONDS)
+
+
+def test_an_operator_reads_and_ends_a_study_with_the_keyboard_alone(
+    page: Page, tmp_path: Path, keys: service.Keys
+) -> None:
+    with miner_pages(tmp_path / "miner", keys) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        seen.check("miner-studies")
+        page.locator("tbody a").last.click()
+        page.wait_for_url("**/study/*/")
+        seen.check("miner-published")
+        page.goto(server.url)
+        seen.tab_to(page.locator("tbody a").first.inner_text())
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/study/*/")
+        seen.check("miner-study")
+        seen.tab_to("reason")
+        page.keyboard.type("not agreed with us")
+        seen.tab_to("typed")
+        page.keyboard.type("trial")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=The study is ended")
+        page.goto(f"{server.url}log")
+        seen.check("miner-log")
+
+
+def test_an_analyst_sees_what_follows_from_a_change(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace("bins = [0, 30, 60, 120]", "bins = [0, 30, 60, 120]  # as everybody has them"))
+    with served(design_server([path], ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        seen.tab_to("study.toml")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#plan table")
+        before = page.inner_text("#plan")
+        seen.tab_to("n")
+        page.keyboard.type("20000")
+        page.wait_for_selector("text=for 20,000 people")
+        seen.tab_to("epsilon")
+        for _ in range(5):
+            page.keyboard.press("ArrowRight")
+        page.wait_for_function("() => document.querySelector('#plan').innerText.includes('3.50')")
+        assert page.inner_text("#plan") != before
+        seen.check("design")
+        page.get_by_role("button", name="Save study.toml").press("Enter")
+        page.wait_for_selector("text=Saved study.toml")
+    assert "epsilon = 3.5" in path.read_text()
+    assert "# as everybody has them" in path.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -176,35 +309,34 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "release" / "report.html"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
-
-
 @pytest.mark.whole
-@pytest.mark.parametrize("width", WIDTHS)
 def test_the_report_of_a_release_opens_without_a_complaint_and_without_sideways_scroll(
-    report: Path, browser: Browser, width: int
+    report: Path, page: Page, tmp_path: Path
 ) -> None:
-    browser.open(report, width)
-    sections = browser.value(SECTIONS)
+    seen = Watched(page, report.as_uri(), tmp_path / "shots")
+    page.goto(report.as_uri())
+    sections = page.evaluate(SECTIONS)
     assert len(sections) >= 5
     assert [title for title, visible, height in sections if not visible or height == 0] == []
-    figures = browser.value("[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)")
+    figures = page.evaluate("[...document.querySelectorAll('svg')].map(s => s.getBoundingClientRect().height)")
     assert figures
     assert min(figures) > 0
-    browser.value("document.querySelectorAll('details').forEach(part => { part.open = true; })")
-    fits = browser.value(OVERFLOW.replace("WIDTH", str(width)))
-    shot = base64.b64decode(browser.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
-    (report.parent.parent / f"{width}.png").write_bytes(shot)
-    assert fits == {"wide": width, "beyond": []}
-    said = [
-        e
-        for e in browser.events
-        if e["method"] in {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
-    ]
-    assert said == []
-    asked = {e["params"]["request"]["url"] for e in browser.events if e["method"] == "Network.requestWillBeSent"}
-    assert asked == {report.as_uri()}
+    page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    seen.check("report")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate(BROKEN) == []
+    cards = "[...document.querySelectorAll('table.stack')].map(t => [t.scrollWidth, t.clientWidth])"
+    widths = page.evaluate(cards)
+    assert len(widths) > 5
+    assert all(wide <= shown for wide, shown in widths)
+    assert "A suspicion of 15% becomes at most" in page.evaluate(
+        "getComputedStyle(document.querySelector('#privacy ~ .scroll td:nth-child(6)'), '::before').content"
+    )
+    assert page.evaluate("document.querySelectorAll('svg.histogram').length") == 2
+    assert page.evaluate("document.querySelectorAll('svg.map rect').length") > 3
+    page.set_viewport_size({"width": 718, "height": 1047})  # A4 without a centimetre on each side, at 96 dots an inch
+    page.emulate_media(media="print")
+    first, after = page.evaluate("""(() => { const part = document.querySelector('[aria-labelledby="what"]');
+        return [part.getBoundingClientRect().top, getComputedStyle(part).breakBefore]; })()""")
+    assert first < 1047
+    assert after == "page"

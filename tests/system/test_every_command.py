@@ -140,8 +140,10 @@ party release hearts --out here --config clinic/party.toml  # exit 5: NOT_READY
 party load study.toml --config clinic/party.toml  # exit 2: STUDY_UNSUPPORTED
 party evaluate hearts --only distances --out held --config clinic/party.toml
 party ui --listen 127.0.0.1:0 --config clinic/party.toml &
+study ui study.toml --listen 127.0.0.1:0 &
 study submit another.toml --federation ca/federation.toml --certificate lee/lee.crt
 study cancel another --federation ca/federation.toml --certificate lee/lee.crt
+miner ui --config miner/miner.toml  # exit 5: NOT_READY
 miner close hearts --reason "not agreed with us" --config miner/miner.toml  # exit 2: STUDY_OVER
 miner export clinic --release hearts --out to-clinic.carried --config miner/miner.toml
 stop all

@@ -24,6 +24,7 @@ from verticil.party.operator.check import check
 from verticil.party.operator.commands import init_party, status
 from verticil.party.operator.metrics import _accounts
 from verticil.party.operator.page import page_model as view
+from verticil.party.operator.page.pages import TEMPLATES
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger
 from verticil.party.site import Site, init_state
@@ -120,7 +121,7 @@ def said(folder: Path, capsys: pytest.CaptureFixture[str], *words: str, code: in
 
 
 def page(folder: Path, name: str, shown: object) -> str:
-    html = view.render(name, shown, root="", shown_at="now")  # type: ignore[arg-type]
+    html = TEMPLATES.render(name, shown, root="", shown_at="now")  # type: ignore[arg-type]
     return " ".join(html.replace("\N{NO-BREAK SPACE}", " ").split())
 
 

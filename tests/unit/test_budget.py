@@ -19,7 +19,7 @@ from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.operator.page import page_model as view
-from verticil.party.operator.page.page_model import render
+from verticil.party.operator.page.pages import TEMPLATES
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as ledger_facts
 from verticil.party.policy.ledger import Ledger
@@ -367,7 +367,7 @@ def test_an_approval_looks_at_columns_and_at_what_is_shared_together_with_its_de
         else:
             approved(site, study)
             digest = canonical.digest(study)
-            page = render("study", view.study(site, site.state.study(digest), NOW), root="./", shown_at="")
+            page = TEMPLATES.render("study", view.study(site, site.state.study(digest), NOW), root="./", shown_at="")
             assert "δ 1e-06; spent 5e-07 now, 1.5e-06 after it, of 1e-05" in page
     config = config_of(folder, **policy)
     if not message:

@@ -30,14 +30,14 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 def test_the_commands_are_the_agreed_ones() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
         "demo", "example", "simulate", "synthesize", "table", "evaluate", "reproduce", "healthcheck",
-        "study check", "study draft", "study submit", "study status", "study list", "study cancel", "study run",
+        "study check", "study ui", "study draft", "study submit", "study status", "study list", "study cancel", "study run",
         "party init", "party run", "party check", "party status", "party approve", "party deny",
         "party inbox", "party show", "party preview", "party countersign",
         "party approver keygen", "party approver add", "party approver remove", "party approver list",
         "party load", "party release", "party evaluate", "party limits",
         "party ledger", "party keys", "party confirm-key", "party ui", "party audit show", "party audit verify", "party revoke",
         "party backup", "party restore", "party purge", "party install-service", "miner install-service",
-        "miner init", "miner run", "miner close", "miner purge", "miner audit show", "miner audit verify",
+        "miner init", "miner run", "miner close", "miner purge", "miner ui", "miner audit show", "miner audit verify",
         "party export", "party import", "miner export", "miner import",
         "release fetch", "release verify", "release sample", "release query",
         "release regress", "release tabulate",

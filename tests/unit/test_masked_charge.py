@@ -17,7 +17,7 @@ from verticil.party.dataset.column_draws import Column
 from verticil.party.limits.rules import Rule, questions_of
 from verticil.party.operator.check import _cost
 from verticil.party.operator.page import page_model as view
-from verticil.party.operator.page.page_model import render
+from verticil.party.operator.page.pages import TEMPLATES
 from verticil.party.operator.reports import audit_lines, ledger_of
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.rule_approval import ruling
@@ -327,7 +327,7 @@ def test_the_four_figures_stand_first_wherever_people_look(
     with Site.open(config) as site:
         record = randomized(site, masked)
         charge_round(site, record, T1, NOW)
-        page = render("study", view.study(site, record, NOW), root="./", shown_at="")
+        page = TEMPLATES.render("study", view.study(site, record, NOW), root="./", shown_at="")
         assert page.index("the floor: a dealer of masks".capitalize()) < page.index(
             "Read by nobody, unless they work together:"
         )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from verticil.analyst.status import changes, summary_payload, why
 from verticil.cli import study_status
 from verticil.shared.documents.view_models import jsonable
+from verticil.shared.pages.study_status import changes, summary_payload, why
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, control_pb2
 

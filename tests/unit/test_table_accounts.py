@@ -15,7 +15,7 @@ from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator.page import page_model as view
-from verticil.party.operator.page.page_model import greek, render
+from verticil.party.operator.page.pages import TEMPLATES
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.operator.view_model import told_peers
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
@@ -25,6 +25,7 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.pages.words import greek
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import COLUMNS, COLUMNS_AFTER_DEALER, MASKED, OTHERS, PUBLIC, Cost
 from verticil.shared.study import canonical
@@ -169,7 +170,7 @@ def test_what_a_peer_knows_that_reads_columns_and_published_tables_is_said(
             found.append(" ".join(capsys.readouterr().out.split()))
         with Site.open(config) as site:
             record = site.state.study(canonical.digest(dataclasses.replace(noisy, id="more")))
-            found.append(render("study", view.study(site, record, NOW), root="./", shown_at=""))
+            found.append(TEMPLATES.render("study", view.study(site, record, NOW), root="./", shown_at=""))
         return [" ".join(html.unescape(text).split()) for text in found]
 
     with Site.open(config) as site:
@@ -228,7 +229,9 @@ def test_both_totals_and_whose_word_it_is_are_said_to_who_approves(
         task = task_of(noisy)
         site.state.remember(task, noisy.id, NOW)
         page = " ".join(
-            render("study", view.study(site, site.state.study(task.digest), NOW), root="./", shown_at="").split()
+            TEMPLATES.render(
+                "study", view.study(site, site.state.study(task.digest), NOW), root="./", shown_at=""
+            ).split()
         )
         assert (
             "This rests on the miner&#39;s word: it has the columns, draws the noise, and could publish without" in page

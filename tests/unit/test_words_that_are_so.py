@@ -10,9 +10,9 @@ import pytest
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import epsilon_text
 from verticil.curator.synthesis import _consequence
-from verticil.party.operator.page.page_model import greek
 from verticil.shared.numerics.joint.estimate import JointEstimate
 from verticil.shared.numerics.model.joint import Mixture
+from verticil.shared.pages.words import greek
 from verticil.shared.privacy.figures import epsilon_words
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.release import wording

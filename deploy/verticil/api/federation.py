@@ -94,7 +94,7 @@ class Federation:
         Args:
             study: its id; ANALYST/ID where several analysts use it; or its digest.
         """
-        from verticil.analyst.status import summary_payload
+        from verticil.shared.pages.study_status import summary_payload
         from verticil.wire.v1.control_pb2 import GetStudyRequest
 
         async def run(connection: Connection) -> dict[str, Json]:
@@ -104,7 +104,7 @@ class Federation:
 
     def studies(self) -> list[dict[str, Json]]:
         """Return all studies that the miner knows, the newest last, each as of `status`."""
-        from verticil.analyst.status import summary_payload
+        from verticil.shared.pages.study_status import summary_payload
         from verticil.wire.v1.control_pb2 import ListStudiesRequest
 
         async def run(connection: Connection) -> list[dict[str, Json]]:
@@ -127,7 +127,7 @@ class Federation:
             VerticilError: how the study ended otherwise, with the miner's code.
         """
         from verticil.analyst.federation import find_study
-        from verticil.analyst.status import summary_payload
+        from verticil.shared.pages.study_status import summary_payload
         from verticil.simulation.analyst import follow_study
 
         async def run(connection: Connection) -> dict[str, Json]:

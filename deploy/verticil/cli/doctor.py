@@ -30,7 +30,7 @@ def doctor(
     """Check certificates, state (database, audit log, secret), data, disk, connection, clock; say what to do. Changes nothing."""
     from verticil.cli.doctor_findings import exit_code
 
-    findings = run_reading(_collect(config, show=form is Format.text))
+    findings = run_reading(collect(config, show=form is Format.text))
     code = exit_code(findings)
     payload = {"config": str(config), "ok": code == 0, "checks": [dataclasses.asdict(finding) for finding in findings]}
     if not emit(payload, form=form):
@@ -42,7 +42,8 @@ def doctor(
         raise typer.Exit(code)
 
 
-async def _collect(config: Path, *, show: bool) -> list[Finding]:
+async def collect(config: Path, *, show: bool = False) -> list[Finding]:
+    """Return what all checks of a node find; with `show`, say each at once."""
     from verticil.cli.doctor_checks import checks
     from verticil.cli.doctor_findings import fail
 

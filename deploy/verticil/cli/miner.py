@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from verticil.cli import airgap, daemons, service_unit
+from verticil.cli import airgap, daemons, pages, service_unit
 from verticil.cli.airgap import ask_miner
 from verticil.cli.output import Format, FormatOption, emit, put, say
 
@@ -21,6 +21,7 @@ app.command("export", epilog="Example: verticil miner export clinic --out to-cli
 app.command("import", epilog="Example: verticil miner import from-clinic.carried --config miner.toml")(
     airgap.miner_import
 )
+app.command("ui", epilog="Example: verticil miner ui --config miner.toml")(pages.miner_ui)
 app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
     service_unit.install_miner
 )

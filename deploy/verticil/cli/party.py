@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli import airgap, evaluate, party_site, party_study, party_text, service_unit
+from verticil.cli import airgap, evaluate, pages, party_site, party_study, party_text, service_unit
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
 from verticil.cli.party_site import ConfigOption, site_of
 
@@ -216,12 +216,16 @@ def _print_keys(view: PinnedKeys, form: Format) -> None:
 
 def make_approver(
     key: Annotated[Path, typer.Option("--key", help="File to make, 0600: the approver's own, on their own machine.")],
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="Ask for a passphrase, here, that opens the file; each use asks for it.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Make an approver's key pair. The file stays with the person; the public line goes into party.toml."""
     from verticil.party.operator.approvers import make_key
 
-    new_key = make_key(key)
+    words = typer.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if encrypt else ""
+    new_key = make_key(key, passphrase=words)
     if not emit(new_key, form=form):
         say(f"made {key}; public key {new_key.public_key}")
         put(f"the site's operator adds it: verticil party approver add NAME --public-key {new_key.public_key}")
@@ -307,7 +311,7 @@ app.command("deny", epilog='Example: verticil party deny hearts --reason "income
     party_study.deny
 )
 app.command("countersign", epilog=_example("countersign hearts --as officer@clinic"))(party_study.countersign)
-app.command("ui", epilog=_example("ui"))(party_site.ui)
+app.command("ui", epilog=_example("ui --decide --as officer@clinic"))(pages.party_ui)
 app.command("limits", epilog=_example("limits --publish clinic-limits.json"))(limits)
 app.command("keys", epilog=_example("keys"))(pinned_keys)
 app.command("confirm-key", epilog=_example("confirm-key insurer lusab-babad-..."))(confirm_key)

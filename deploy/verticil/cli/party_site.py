@@ -1,13 +1,10 @@
-"""The node at a data-holding site and its state: ``verticil party init | run | check | status | ui | backup | restore``."""
+"""The node at a data-holding site and its state: ``verticil party init | run | check | status | backup | restore``."""
 
 from __future__ import annotations
 
 import getpass
 import os
-import signal
 import socket
-import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -321,37 +318,6 @@ def _print_study(study: StudyStatus) -> None:
         if study.stage.startswith(WAITS_AGAIN):
             say(study.stage)
         put(f"{study.approvals} of {study.approvers_needed} approvals; next: verticil party show {study.digest[:16]}")
-
-
-def ui(
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            help="Loopback address, host:port; port 0 takes a free one. Default: \\[ui] listen, 127.0.0.1:8899."
-        ),
-    ] = None,
-    config: ConfigOption = Path("party.toml"),
-    form: FormatOption = Format.text,
-) -> None:
-    """Show this site on a page that only this machine reaches, until Ctrl-C. It decides nothing and changes nothing.
-
-    The address holds a token: whoever has it can read the page for as long as the command runs.
-    """
-    from verticil.party.config import PAGE_HINT
-    from verticil.party.operator.page.server import PageServer
-    from verticil.shared.documents.config import loopback_address
-
-    document = site_of(config)
-    address = document.page if listen is None else loopback_address(listen, where="--listen", hint=PAGE_HINT)
-    with PageServer(config, address) as server:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: threading.Thread(target=server.shutdown).start())
-        if not emit({"party": document.name, "url": server.url}, form=form):
-            say(f"{document.name}: open {server.url}")
-            say("everybody who has this address can read the page; Ctrl-C ends it", style="dim")
-        sys.stdout.flush()
-        server.serve_forever()
-    emit({"party": document.name, "stopped": True}, form=form)
 
 
 PassphraseOption = Annotated[

@@ -26,6 +26,11 @@ KeyOption = Annotated[
 ]
 
 
+def ask_passphrase(key: Path) -> str:
+    """Ask for the passphrase of a key's file, in this terminal."""
+    return str(typer.prompt(f"passphrase of {key}", hide_input=True, err=True))
+
+
 class Against(StrEnum):
     """What a study is compared with."""
 
@@ -176,8 +181,11 @@ def approve(
 ) -> None:
     """Approve a study as it stands now: its matrices, recipients, expiry and this table. Any change voids the approval."""
     from verticil.party.operator.commands import approve as approve_study
+    from verticil.party.policy.voting import approver_key
 
-    view = approve_study(site_of(config), study, approver_name(approver), key=key)
+    document, who = site_of(config), approver_name(approver)
+    own = approver_key(document, who, key, passphrase=ask_passphrase)
+    view = approve_study(document, study, who, key=own)
     if emit(view, form=form):
         return
     party_text.print_figures(view.four_figures)
@@ -229,6 +237,7 @@ def countersign(
 ) -> None:
     """Verify a release that waits for the parties, offline, and countersign it; nobody else gets it before enough have."""
     from verticil.party.operator import commands
+    from verticil.party.policy.voting import approver_key
 
     document = site_of(config)
     if refuse is not None and look:
@@ -239,7 +248,11 @@ def countersign(
             put(f"refused {denial.study} ({denial.digest[:16]}): it is not published")
         return
     who = approver_name(approver)
-    view = commands.look(document, study) if look else commands.countersign(document, study, who, key=key)
+    if look:
+        view = commands.look(document, study)
+    else:
+        own = approver_key(document, who, key, passphrase=ask_passphrase)
+        view = commands.countersign(document, study, who, key=own)
     if emit(view, form=form):
         return
     put(f"the release holds: {view.common_records:,} people in common, signed by {view.publisher}")

@@ -70,7 +70,7 @@ def fetch(
 ) -> None:
     """Fetch the release of a study; parties, analysts and consumers may."""
     from verticil.analyst.federation import find_study, open_connection
-    from verticil.analyst.status import revocations
+    from verticil.shared.pages.study_status import revocations
     from verticil.shared.release.download import fetch_release
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 

@@ -21,7 +21,7 @@ import typer
 from rich.table import Table
 
 from verticil.analyst.federation import find_study, open_connection, require_withdrawn, submit_study
-from verticil.analyst.status import name_study, revocations, summary_payload
+from verticil.cli import pages
 from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
@@ -31,6 +31,7 @@ from verticil.cli.study_status import print_summary, watch
 from verticil.cli.worth_text import print_worth
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.core.errors import Misuse, printable
+from verticil.shared.pages.study_status import name_study, revocations, summary_payload
 from verticil.shared.study.states import State
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
@@ -74,6 +75,9 @@ def given_tables(data: Sequence[str], table: Path | None) -> dict[str, Path] | P
     if (table is None) == (not data):
         raise Misuse("USAGE", "expected either --table FILE or --data PARTY=FILE for each party")
     return table if table is not None else split_pairs(data, option="--data")
+
+
+app.command("ui", epilog="Example: verticil study ui study.toml")(pages.study_ui)
 
 
 @app.command("check", epilog="Example: verticil study check study.toml --n 30000 --strict")

@@ -1,4 +1,4 @@
-"""What ``verticil study status`` shows; the words are `analyst.status`'s.
+"""What ``verticil study status`` shows; the words are `shared.pages.study_status`'s.
 
 With ``--watch`` a terminal shows one table that changes; anything else gets one line for each change.
 """
@@ -13,8 +13,17 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from verticil.analyst.status import age_text, changes, name_study, objections, revocations, state_of, votes, why
 from verticil.cli.output import plain_table, put, say, text_console
+from verticil.shared.pages.study_status import (
+    age_text,
+    changes,
+    name_study,
+    objections,
+    revocations,
+    state_of,
+    votes,
+    why,
+)
 
 if TYPE_CHECKING:
     from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary

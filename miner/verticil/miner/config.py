@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.documents.config import Federation, check_address, load_federation, path_in, read_toml
+from verticil.shared.documents.config import (
+    Federation,
+    check_address,
+    listen_address,
+    load_federation,
+    path_in,
+    read_toml,
+)
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.federation.transport.metrics import metrics_address
 
 _MEBIBYTE: Final = 1_048_576
+PAGE_HINT: Final = "from another machine: ssh -L 8898:127.0.0.1:8898 HOST, and open the printed address"
+DEFAULT_PAGE: Final = ("127.0.0.1", 8898)
+"""Where an analyst's own pages are served, unless they say where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +80,7 @@ class MinerConfig:
         workers: learning processes.
         randomized_days: days after publication until the randomized columns are deleted; 0 deletes them at once.
         metrics: where the page for a monitoring system is served; None: nowhere.
+        page: where the daemon serves the pages for the miner's operator (`verticil miner ui`); None: nowhere.
     """
 
     name: str
@@ -84,6 +95,7 @@ class MinerConfig:
     workers: Workers
     randomized_days: int
     metrics: tuple[str, int] | None = None
+    page: tuple[str, int] | None = None
 
 
 _LIMITS: Final = {
@@ -139,6 +151,7 @@ def load_miner(path: Path) -> MinerConfig:
         workers=Workers(**_all_bounded(workers, Workers(), _WORKERS)),
         randomized_days=_number_within(retention, "randomized_days", 30, 0, 36_500),
         metrics=metrics_address(table.table("metrics", optional=True)),
+        page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT),
     )
     check_address(table, "listen", config.listen, example="0.0.0.0:8443")
     if not config.name or "/" in config.name:

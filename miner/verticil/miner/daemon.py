@@ -24,6 +24,7 @@ from cryptography import x509
 
 from verticil.miner.airgap import local_control as _local_control  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its task
 from verticil.miner.config import MinerConfig, load_miner
+from verticil.miner.page import task as _page  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its task
 from verticil.miner.scheduler.learning import SpawnedLearning
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
@@ -70,6 +71,9 @@ memory_bytes = 2147483648
 
 [retention]
 randomized_days = 30
+
+# [ui]                                 # pages for the operator, in a browser on this machine: verticil miner ui
+# listen = "127.0.0.1:8898"
 """
 
 

@@ -131,6 +131,10 @@ class Leases:
         self._heard[party] = self._monotonic()
         return epoch
 
+    def shown(self) -> object:
+        """Return what is equal as long as every party is online or not as before, and as far as before."""
+        return dict(self._progress), frozenset(party for party in self._heard if self.online(party))
+
     def hear(self, party: str, epoch: int = 0) -> None:
         """Note that something has arrived from the party.
 

@@ -281,6 +281,14 @@ class Catalogue(Table):
         query = "SELECT * FROM release_file WHERE study = ? AND path = ?"
         return self.database.first(ReleaseFile, query, (study, path))
 
+    def release_files(self, study: bytes) -> list[ReleaseFile]:
+        """Return all files of a published release, by name; empty: it is not published."""
+        query = (
+            "SELECT release_file.* FROM release_file JOIN study ON study.digest = release_file.study"
+            " WHERE release_file.study = ? AND study.published_at IS NOT NULL ORDER BY path"
+        )
+        return self.database.read(ReleaseFile, query, (study,))
+
     def mark_linkage_removed(self, study: bytes) -> None:
         """Record that pseudonyms, bitmaps and staging files were deleted."""
         with self.database.transaction():

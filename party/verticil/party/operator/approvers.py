@@ -79,14 +79,14 @@ class RemovedApprover:
     enough: bool
 
 
-def make_key(path: Path) -> MadeKey:
-    """Make a key and say what goes into party.toml.
+def make_key(path: Path, *, passphrase: str = "") -> MadeKey:
+    """Make a key, its file encrypted where there is a passphrase, and say what goes into party.toml.
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING.
         DataFault: DISK_FULL.
     """
-    return MadeKey(key=str(path), public_key=public_key_text(ApproverKey.create(path).public))
+    return MadeKey(key=str(path), public_key=public_key_text(ApproverKey.create(path, passphrase=passphrase).public))
 
 
 def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: str | None = None) -> AddedApprover:

@@ -48,6 +48,7 @@ from verticil.party.operator.view_model import (
     widen,
 )
 from verticil.party.policy import approval
+from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.policy.ledger_recovery import OLDER_HINT
 from verticil.party.policy.voting import Verdict, approver_key
 from verticil.party.protocol.coordinated import review
@@ -233,7 +234,12 @@ def _check_place(place: str, directory: Path) -> None:
 
 
 def approve(
-    config: PartyConfig, study: str, approver: str, *, key: Path | None = None, at: dt.datetime | None = None
+    config: PartyConfig,
+    study: str,
+    approver: str,
+    *,
+    key: Path | ApproverKey | None = None,
+    at: dt.datetime | None = None,
 ) -> Approved:
     """Approve a study by id or digest; the daemon sends the approval when there are enough.
 
@@ -241,7 +247,7 @@ def approve(
         config: party.toml.
         study: id or digest.
         approver: who says so.
-        key: file of the approver's private key; None: ``approvers/NAME.key`` beside party.toml, if it is there.
+        key: the approver's private key, or its file; None: ``approvers/NAME.key`` beside party.toml, if it is there.
         at: now.
 
     Raises:
@@ -312,14 +318,16 @@ def _compare(record: StudyRecord) -> review.ReleaseCheck:
     return party_protocol(record.task.latest).compare
 
 
-def countersign(config: PartyConfig, study: str, approver: str, *, key: Path | None = None) -> PendingRelease:
+def countersign(
+    config: PartyConfig, study: str, approver: str, *, key: Path | ApproverKey | None = None
+) -> PendingRelease:
     """Verify the release that waits and countersign it; the daemon tells the miner.
 
     Args:
         config: party.toml.
         study: id or digest.
         approver: who has looked at it; one person is enough.
-        key: file of the approver's key; see `approve`.
+        key: the approver's key; see `approve`.
 
     Raises:
         Misuse, PeerFault, GateFailed, DataFault: as `look`.
@@ -343,8 +351,8 @@ def status(config: PartyConfig, *, at: dt.datetime | None = None) -> Status:
         return status_of(site, at if at is not None else utc_now())
 
 
-def status_of(site: Site, now: dt.datetime) -> Status:
-    """Return what `status` says, of an opened state."""
+def status_of(site: Site, now: dt.datetime, *, in_full: bool = True) -> Status:
+    """Return what `status` says, of an opened state; without its studies unless `in_full`."""
     config = site.config
     beat = site.state.heartbeat()
     alive = _seconds_since(beat, now) <= _STALE_SECONDS
@@ -362,7 +370,7 @@ def status_of(site: Site, now: dt.datetime) -> Status:
         disk_free_bytes=shutil.disk_usage(config.state_directory).free,
         studies=tuple(
             study_status(config, record, confirmations=_confirmations(site, record.digest))
-            for record in site.state.studies()
+            for record in (site.state.studies() if in_full else ())
         ),
         ledger=spending_of_each(site),
         attempted_sends=site.ledger.attempts(),

@@ -200,12 +200,11 @@ def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime
 
 def waiting(site: Site, now: dt.datetime) -> tuple[PendingStudy, ...]:
     """Return what `inbox` lists; raises nothing of a single study."""
-    return tuple(
-        _pending(site.config, site, record, now) for record in site.state.studies() if _waits_for(site, record)
-    )
+    return tuple(pending(site, record, now) for record in site.state.studies() if waits_for(site, record))
 
 
-def _waits_for(site: Site, record: StudyRecord) -> str:
+def waits_for(site: Site, record: StudyRecord) -> str:
+    """Return what a study waits for here: ``approval`` or ``countersignature``; empty: nothing."""
     state = State(record.task.state)
     if is_final(state) or record.failure is not None or record.denial_sent is not None or record.forgotten == "study":
         return ""
@@ -216,7 +215,9 @@ def _waits_for(site: Site, record: StudyRecord) -> str:
     return "countersignature" if waits else ""
 
 
-def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
+def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
+    """Return a study that waits as `inbox` lists it; raises nothing."""
+    config = site.config
     terms: Terms | None = None
     differences: tuple[str, ...] | None = None
     try:
@@ -241,7 +242,7 @@ def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datet
         objections = (f"{error.code}: {error.message}",)
     return PendingStudy(
         **name_keys(record),
-        waits_for=_waits_for(site, record),
+        waits_for=waits_for(site, record),
         seen_at=record.seen_at,
         approvals=record.n_votes,
         approvers_needed=config.policy.approvers_needed,
@@ -296,7 +297,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         share=share(study),
         cost=cost(config, site, study),
         objections=_objections(config, study, now),
-        waits_for=_waits_for(site, record),
+        waits_for=waits_for(site, record),
         by_rule=_by_rule(site, record, now),
         counts_tell=COUNTS_TELL,
         stage=record.stage,
@@ -305,7 +306,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
 
 def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> RuleWords | None:
     """Return whether a rule approves it, and why none does; None: rules have no say."""
-    if site.config.policy.approval != "rules" or _waits_for(site, record) != "approval":
+    if site.config.policy.approval != "rules" or waits_for(site, record) != "approval":
         return None
     result = ruling(site.voting, record, now)
     return RuleWords(rule=None if result.rule is None else result.rule.name, why=tuple(result.why))

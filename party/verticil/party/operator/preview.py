@@ -124,6 +124,15 @@ def preview(config: PartyConfig, study: str, out: Path) -> Preview:
     """
     if os.path.lexists(out):
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
+    report, files = look_ahead(config, study)
+    files[_FREQUENCIES] = _table(report.columns)
+    files[_DOCUMENT] = (json.dumps(document(report), indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    _write(out, files)
+    return replace(report, written=Written(out=str(out), files=tuple(sorted(files))))
+
+
+def look_ahead(config: PartyConfig, study: str) -> tuple[Preview, dict[str, bytes]]:
+    """Return what `preview` says, and its files by name, without a folder; raises as it does, but for FILE_EXISTS."""
     with Site.open(config) as site:
         record = site.state.find(study)
         review = site.review(record, utc_now())
@@ -135,10 +144,7 @@ def preview(config: PartyConfig, study: str, out: Path) -> Preview:
         columns=columns,
         epsilon=number(total(review)),
     )
-    files[_FREQUENCIES] = _table(columns)
-    files[_DOCUMENT] = (json.dumps(document(report), indent=2, ensure_ascii=False) + "\n").encode("utf-8")
-    _write(out, files)
-    return replace(report, written=Written(out=str(out), files=tuple(sorted(files))))
+    return report, files
 
 
 def _contents(

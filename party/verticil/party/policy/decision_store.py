@@ -3,11 +3,11 @@ countersignatures.
 
 As in `verticil.party.storage.studies` every method is one transaction that is on the disk when it returns, and can be repeated.
 
-Each person named in party.toml as ``[[approver]]`` has an Ed25519 key. The private half is a file of that person (PEM, no
-password, 0600), which needs to lie on the party's machine only while the command runs; the public half stands in party.toml. A
-vote is a statement over the digest of everything that is approved (`verticil.party.policy.approval.content_of`), so it counts
-for that content at that party and for nothing else. Votes are checked when they are given, when they are counted, and again
-before every step that sends something: a row that somebody writes into the database is not a vote.
+Each person named in party.toml as ``[[approver]]`` has an Ed25519 key. The private half is a file of that person (PEM, 0600,
+with a passphrase or without), which needs to lie on the party's machine only while the command runs; the public half stands in
+party.toml. A vote is a statement over the digest of everything that is approved (`verticil.party.policy.approval.content_of`), so
+it counts for that content at that party and for nothing else. Votes are checked when they are given, when they are counted, and
+again before every step that sends something: a row that somebody writes into the database is not a vote.
 
 These keys are neither TLS keys nor the party's signing key, and no certificate goes with them: party.toml is the list. The
 approval that leaves the site is signed by the party and names who voted.
@@ -19,7 +19,7 @@ import dataclasses
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, cast
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -54,25 +55,30 @@ class ApproverKey:
     _key: Ed25519PrivateKey
 
     @classmethod
-    def create(cls, path: Path) -> ApproverKey:
-        """Make a key and its file, mode 0600.
+    def create(cls, path: Path, *, passphrase: str = "") -> ApproverKey:
+        """Make a key and its file, mode 0600; with a passphrase, the file is encrypted.
 
         Raises:
             Misuse: FILE_EXISTS, FILE_MISSING.
             DataFault: DISK_FULL.
         """
         key = Ed25519PrivateKey.generate()
-        text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        sealed = BestAvailableEncryption(passphrase.encode("utf-8")) if passphrase else NoEncryption()
+        text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealed)
         create_file(path, text, mode=0o600, exists_hint="a key is never overwritten: use it, or name another file")
         return cls(key)
 
     @classmethod
-    def load(cls, path: Path) -> ApproverKey:
+    def load(cls, path: Path, *, passphrase: Callable[[Path], str] | None = None) -> ApproverKey:
         """Read a key.
+
+        Args:
+            path: its file.
+            passphrase: asked, once, where the file is encrypted; None: nobody can be asked.
 
         Raises:
             DataFault: SECRET_MISSING, there is no such file or it cannot be read.
-            Misuse: CONFIG_INVALID, others than the owner may use the file, or it holds something else.
+            Misuse: CONFIG_INVALID, others than the owner may use the file, it holds something else, or the passphrase is another.
         """
         try:
             with path.open("rb") as file:
@@ -86,12 +92,21 @@ class ApproverKey:
         if mode & 0o077:
             message = f"approver's key {path}: mode {mode:04o}, expected 0600 (the owner only)"
             raise Misuse("CONFIG_INVALID", message, hint=f"chmod 600 {path}")
+        password = None
+        if b"ENCRYPTED" in data and passphrase is not None:
+            password = passphrase(path).encode("utf-8")
         try:
-            key = load_pem_private_key(data, password=None)
+            key = load_pem_private_key(data, password=password)
         except UNREADABLE:
+            if password is not None:
+                hint = "nothing was decided; give the command again"
+                raise Misuse(
+                    "CONFIG_INVALID", f"approver's key {path}: this is not its passphrase", hint=hint
+                ) from None
             key = None
         if not isinstance(key, Ed25519PrivateKey):
-            message = f"approver's key {path}: expected an Ed25519 key in PEM form without a password"
+            more = "" if passphrase is not None else " without a passphrase"
+            message = f"approver's key {path}: expected an Ed25519 key in PEM form{more}"
             raise Misuse("CONFIG_INVALID", message, hint="make one: verticil party approver keygen --key FILE")
         return cls(key)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
@@ -360,18 +361,32 @@ class Voting:
             raise Misuse("USAGE", "the approver: expected a name of 1 to 100 printable letters")
 
 
-def approver_key(config: PartyConfig, approver: str, path: Path | None) -> ApproverKey | None:
+def approver_key(
+    config: PartyConfig,
+    approver: str,
+    path: Path | ApproverKey | None,
+    *,
+    passphrase: Callable[[Path], str] | None = None,
+) -> ApproverKey | None:
     """Return the key of an approver; None where party.toml names none, or no file is given and none lies at the usual place.
+
+    Args:
+        config: party.toml.
+        approver: whose.
+        path: its file, or the key, where it was read before.
+        passphrase: see `ApproverKey.load`.
 
     Raises:
         DataFault, Misuse: as `ApproverKey.load`.
     """
     if not config.policy.approvers:
         return None
+    if isinstance(path, ApproverKey):
+        return path
     key_path = path if path is not None else key_place(config.path, approver)
     if key_path is None or (path is None and not key_path.exists()):
         return None
-    return ApproverKey.load(key_path)
+    return ApproverKey.load(key_path, passphrase=passphrase)
 
 
 def key_place(party_toml: Path, name: str) -> Path | None:

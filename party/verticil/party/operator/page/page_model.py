@@ -1,31 +1,24 @@
-"""What the page shows: read from the site's state, in one view of it, and never written; and its HTML.
+"""What the pages of a site show: read from the site's state, in one view of it, and never written.
 
 Everything is what ``party status | inbox | show | ledger | audit`` say, by the same functions: names, counts, epsilons, digests,
 codes, and what people wrote. No value of a table, no record id, no key; the tables and the site's secrets are not even opened.
-
-A page is one self-contained document without script, form, image or outside address. Every text is escaped (autoescape), whoever
-wrote it: titles of studies, names of people, labels, messages. The style sheet is inline, and its hash is the only thing that the
-content security policy lets a browser use.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import functools
 import hashlib
+import json
 import math
-import re
 import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from verticil.party.limits.limits import Policy
-from verticil.party.operator import accounts
+from verticil.party.operator.accounts import one_for_all
 from verticil.party.operator.commands import Status, status_of, study_status
-from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
+from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, pending, waits_for
 from verticil.party.operator.plain_language import PRIOR
 from verticil.party.operator.reports import (
     AuditVerified,
@@ -36,26 +29,25 @@ from verticil.party.operator.reports import (
     audit_verified,
     ledger_of,
 )
-from verticil.party.operator.view_model import CostView, DaemonView, StudyStatus
+from verticil.party.operator.view_model import DaemonView, StudyStatus
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.federation.audit import AuditLine
 from verticil.shared.federation.membership.current import CertificateState, certificate_state
-from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
+from verticil.shared.pages.words import epsilon_text, when_text
+from verticil.shared.privacy.accountant import compose
+from verticil.shared.privacy.accounts import NOTHING, READERS, Cost
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon
-from verticil.shared.release import wording
 from verticil.shared.study.approval import parse_approval
-from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.states import State, is_final
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-    from jinja2 import Environment
 
 _LITTLE_ROOM_BYTES: Final = 1 << 20
 _CERTAIN: Final = Fraction(99, 100)
 _NEWEST_LINES: Final = 300
+_IN_FULL: Final = 10
+"""So many studies that wait are shown with all their terms; of more the table has a line each."""
 _STAGES: Final = (
     ("approval", (State.SUBMITTED, State.AWAITING_APPROVAL)),
     ("finding the common people", (State.ALIGNING,)),
@@ -95,13 +87,30 @@ class StudyLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StudyRow:
+    """One study of the table of all; its title as it was submitted."""
+
+    study: str
+    digest: str
+    title: str
+    standing: StudyLine
+    percent: int
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The first page: what waits (with the next command), what blocks, every study, the budget, and how the node is."""
+    """The first page: what waits (with the next command), what blocks, every study, the budget, and how the node is.
+
+    Attributes:
+        n_more: how many wait besides those of `waiting`.
+    """
 
     party: str
     daemon: DaemonView
     waiting: tuple[tuple[PendingStudy, str], ...]
-    studies: tuple[tuple[StudyStatus, StudyLine], ...]
+    n_more: int
+    studies: tuple[StudyRow, ...]
     datasets: tuple[BudgetView, ...]
     audit: LogState
     blocks: tuple[Block, ...]
@@ -130,7 +139,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyPage:
-    """One study: what it asks in words, where it stands, who decided, what was sent and receipted, what can be done."""
+    """One study: what it asks in words, where it stands, who decided, what was sent and receipted, what can be done.
+
+    Attributes:
+        can: what people may decide now: ``approve``, ``deny``, ``countersign``, ``revoke``.
+        voters: who has said yes.
+        seen: see `seen_of`.
+    """
 
     party: str
     study: StudyStatus
@@ -145,6 +160,29 @@ class StudyPage:
     decisions: tuple[Decision, ...]
     sends: tuple[tuple[SentRow, bool], ...]
     commands: tuple[tuple[str, str], ...]
+    can: tuple[str, ...]
+    voters: tuple[str, ...]
+    seen: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One send on the timeline of an account: what was charged, the sum after it, and what is left of the limit then."""
+
+    row: LedgerRow
+    charged: Cost
+    spent: Cost
+    left: Cost | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """What was charged for the people of one data set on the account of one reader, oldest first."""
+
+    dataset: str
+    reader: str
+    limit: Cost | None
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,38 +191,34 @@ class LedgerPage:
 
     party: str
     ledger: LedgerView
+    timelines: tuple[Timeline, ...]
     command: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPage:
-    """The newest lines of the audit log, each with a text about it, and how many there are."""
+    """The newest lines of the audit log that have the words of a search, each with a text about it, and how many there are."""
 
     party: str
+    search: str
     audit: LogState
     entries: tuple[tuple[AuditLine, str], ...]
     n_entries: int
     command: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Why there is nothing to show."""
-
-    party: str = ""
-    said: str
-
-
 def overview(site: Site, now: dt.datetime) -> Overview:
     """Return what waits, what blocks, every study, the budget, and how the node is; raises as `status_of`."""
-    status, log = status_of(site, now), _log_state(site)
-    pending = waiting(site, now)
-    waits = {item.digest: item.waits_for for item in pending}
+    status, log = status_of(site, now, in_full=False), _log_state(site)
+    rows = [(record, waits_for(site, record)) for record in site.state.studies()]
+    waiting = [record for record, waits in rows if waits]
+    in_full = [pending(site, record, now) for record in waiting[:_IN_FULL]]
     return Overview(
         party=status.party,
         daemon=status.daemon,
-        waiting=tuple((item, _command(site, _next(item.waits_for), item.digest[:16])) for item in pending),
-        studies=tuple((item, _standing(item, waits.get(item.digest, ""))) for item in reversed(status.studies)),
+        waiting=tuple((item, _command(site, _next(item.waits_for), item.digest[:16])) for item in in_full),
+        n_more=len(waiting) - len(in_full),
+        studies=tuple(_row(site, record, waits) for record, waits in reversed(rows)),
         datasets=ledger_of(site).datasets,
         audit=log,
         blocks=_blocks(site, status, log),
@@ -203,7 +237,7 @@ def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
         DataFault: STATE_CORRUPT.
     """
     status = study_status(site.config, record)
-    waits = next((item.waits_for for item in waiting(site, now) if item.digest == status.digest), "")
+    waits = waits_for(site, record)
     words: StudyInWords | None = None
     try:
         words = in_words(site, record, now)
@@ -214,10 +248,11 @@ def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
         objections = tuple(dict.fromkeys([*before, f"{error.code}: {error.message}"]))
         earlier, differences = None, ()
     epsilon = None if status.proposal is None else status.proposal.epsilon
+    decisions = _decisions(site, record)
     return StudyPage(
         party=site.config.name,
         study=status,
-        standing=_standing(status, waits),
+        standing=_standing(site, record, waits),
         objections=objections,
         words=words,
         identifying=words is not None and _identifying(epsilon),
@@ -225,27 +260,80 @@ def study(site: Site, record: StudyRecord, now: dt.datetime) -> StudyPage:
         stages=_stages(State(record.task.state)),
         earlier=None if earlier is None else earlier.digest.hex(),
         changes=tuple(differences),
-        decisions=_decisions(site, record),
+        decisions=decisions,
         sends=_sends(site, record),
         commands=_commands(site, record, waits),
+        can=_acts(site, record, waits),
+        voters=tuple(vote.approver for vote in site.decisions.votes(record.digest)),
+        seen=seen_of(site, record),
     )
+
+
+def seen_of(site: Site, record: StudyRecord) -> str:
+    """Return a digest of everything that people have decided about a study here, and of its state: a form carries it, so that
+    nobody decides about what has changed meanwhile.
+    """
+    text = repr((record.task.state, record.forgotten, record.failure and record.failure.code, _decisions(site, record)))
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def ledger(site: Site) -> LedgerPage:
     """Everything that was ever sent, and what each data set may still spend; raises as `ledger_of`."""
-    return LedgerPage(party=site.config.name, ledger=ledger_of(site), command=_command(site, "ledger"))
+    view = ledger_of(site)
+    return LedgerPage(
+        party=site.config.name, ledger=view, timelines=_timelines(site, view), command=_command(site, "ledger")
+    )
 
 
-def audit(site: Site) -> AuditPage:
-    """Return whether the audit log holds, and its newest lines; an unreadable log is a finding, not an error."""
+def _timelines(site: Site, view: LedgerView) -> tuple[Timeline, ...]:
+    """Return the timeline of each account that something was charged on; one for all readers where they are the same."""
+    rows = [(row, _reader_name(row)) for row in site.ledger.rows()]
+    timelines: list[Timeline] = []
+    for budget in view.datasets:
+        same = one_for_all(budget.accounts)
+        for account in budget.accounts[:1] if same else budget.accounts:
+            reader = next(item for item in READERS if item.name == account.account)
+            limit = (
+                None
+                if account.epsilon_limit is None
+                else Cost(epsilon=account.epsilon_limit, delta=account.delta_limit or 0.0)
+            )
+            steps: list[Step] = []
+            spent = NOTHING
+            for row, name in rows:
+                if site.ledger.account(row.dataset) != budget.dataset or not (name is None or reader.sees(name)):
+                    continue
+                cost = Cost(epsilon=row.charged, delta=row.charged_delta)
+                spent = compose([spent, cost]) if math.isfinite(cost.epsilon) else spent
+                steps.append(Step(row=row, charged=cost, spent=spent, left=None if limit is None else limit - spent))
+            words = "all readers" if same else account.reader
+            timelines.append(Timeline(dataset=budget.dataset, reader=words, limit=limit, steps=tuple(steps)))
+    return tuple(item for item in timelines if item.steps)
+
+
+def _reader_name(row: LedgerRow) -> str | None:
+    """Return for whom an event was drawn; None: it is of a kind that is not known here, so every account counts it."""
+    try:
+        return row.event.reader
+    except VerticilError:
+        return None
+
+
+def audit(site: Site, search: str = "") -> AuditPage:
+    """Return whether the audit log holds, and its newest lines that have every word of `search`; an unreadable log is a finding,
+    not an error.
+    """
+    words = search.casefold().split()
     lines: list[AuditLine] = []
     state = _log_state(site)
     try:
         lines = list(audit_lines(site))
     except VerticilError as error:
         state = LogState(problem=error.message, hint=error.hint)
+    lines = [line for line in lines if not words or _has(line, words)]
     return AuditPage(
         party=site.config.name,
+        search=search,
         audit=state,
         entries=tuple((line, _about(line)) for line in lines[: -_NEWEST_LINES - 1 : -1]),
         n_entries=len(lines),
@@ -261,6 +349,11 @@ def _log_state(site: Site) -> LogState:
         return LogState(holds=audit_verified(site))
     except VerticilError as error:
         return LogState(problem=error.message, hint=error.hint)
+
+
+def _has(line: AuditLine, words: list[str]) -> bool:
+    text = " ".join([*(line.text(key) for key in line.said), line.columns]).casefold()
+    return all(word in text for word in words)
 
 
 def _about(line: AuditLine) -> str:
@@ -316,22 +409,37 @@ def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
 # ---- one study
 
 
-def _standing(status: StudyStatus, waits: str) -> StudyLine:
-    state, failure = State[status.state.upper()], status.failure
-    n_given = f"{status.approvals} of {status.approvers_needed} approvals given here"
-    if status.revoked:
+def _row(site: Site, record: StudyRecord, waits: str) -> StudyRow:
+    try:
+        title = json.loads(record.task.proposal)["title"]
+    except (ValueError, KeyError, TypeError):  # its own page says what is wrong with it
+        title = ""
+    return StudyRow(
+        study=record.study_id,
+        digest=record.digest.hex(),
+        title=title if isinstance(title, str) and title.isprintable() and title else record.study_id,
+        standing=_standing(site, record, waits),
+        percent=record.percent,
+        since=record.stage_at or record.seen_at,
+    )
+
+
+def _standing(site: Site, record: StudyRecord, waits: str) -> StudyLine:
+    state, failure = State(record.task.state), record.failure
+    n_given = f"{record.n_votes} of {site.config.policy.approvers_needed} approvals given here"
+    if record.revocation_sent is not None:
         how, words, blocked_by = "ended", "revoked here", ""
-    elif status.denied:
+    elif record.denial_sent is not None:
         how, words, blocked_by = "ended", "denied here", ""
     elif failure is not None:
         how, words, blocked_by = "failed", "failed here", f"{failure.code}: {failure.message}"
     elif is_final(state):
         how = {State.PUBLISHED: "done", State.FAILED: "failed"}.get(state, "ended")
-        words, blocked_by = state.words, status.stage if state is State.FAILED else ""
+        words, blocked_by = state.words, record.stage if state is State.FAILED else ""
     elif waits:
         how, words, blocked_by = "waiting", f"waits for your {waits}", n_given if waits == "approval" else ""
     else:
-        how, words, blocked_by = "working", state.words, status.stage
+        how, words, blocked_by = "working", state.words, record.stage
     return StudyLine(how=how, words_of_state=words, blocked_by=blocked_by)
 
 
@@ -390,7 +498,13 @@ def _sends(site: Site, record: StudyRecord) -> tuple[tuple[SentRow, bool], ...]:
     return tuple((row, receipts.get(row.sha256, False)) for row in rows if row.digest == record.digest.hex())
 
 
-# ---- commands
+# ---- what people can decide
+
+
+def _acts(site: Site, record: StudyRecord, waits: str) -> tuple[str, ...]:
+    acts = {"approval": ("approve", "deny"), "countersignature": ("countersign", "deny")}.get(waits, ())
+    may_revoke = record.approval is not None and record.revocation_sent is None and record.denial_sent is None
+    return (*acts, "revoke") if may_revoke else acts
 
 
 def _commands(site: Site, record: StudyRecord, waits: str) -> tuple[tuple[str, str], ...]:
@@ -412,7 +526,7 @@ def _commands(site: Site, record: StudyRecord, waits: str) -> tuple[tuple[str, s
         offer("Verify the release that waits, and find its report", "countersign", "--look")
         offer("Countersign it", "countersign")
         offer("Refuse it, for good", "countersign", "--refuse", "WHY")
-    if record.approval is not None and record.revocation_sent is None and record.denial_sent is None:
+    if "revoke" in _acts(site, record, waits):
         offer("Take the approval back, for good", "revoke", "--reason", "WHY")
     return tuple(commands)
 
@@ -424,136 +538,3 @@ def _next(waits: str) -> str:
 def _command(site: Site, command: str, *arguments: str) -> str:
     words = [shlex.quote(word) for word in arguments]
     return " ".join(["verticil party", command, *words, "--config", shlex.quote(str(site.config.path))])
-
-
-# ---- HTML
-
-
-def _read(name: str) -> str:
-    return (files("verticil.party.operator.page") / "templates" / name).read_text(encoding="utf-8")
-
-
-_STYLE: Final = _read("page.css")
-_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-CONTENT_SECURITY_POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-
-
-def render(template: str, model: DataclassInstance, *, root: str, shown_at: str) -> str:
-    """Render a page as HTML.
-
-    Args:
-        template: its name, without ending.
-        model: what it shows.
-        root: relative address of the overview, as in ``../``.
-        shown_at: when the state was read.
-    """
-    page = _environment().get_template(f"{template}.html.j2")
-    values = {field.name: getattr(model, field.name) for field in fields(model)}
-    beside = {"stated_heading": HEADING, "stated_explained": EXPLAINED}
-    return page.render({**values, **beside}, style=_STYLE, root=root, shown_at=shown_at, page=template)
-
-
-def _protocol_text(model: str) -> str:
-    return PROTOCOLS.named(model).summary
-
-
-def _finite(limit: float | None) -> float:
-    return math.inf if limit is None else limit
-
-
-def _one_for_all(value: Any) -> bool:
-    return accounts.one_for_all(value)
-
-
-@functools.cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    filters: dict[str, Any] = {
-        "besides": besides,
-        "each_account": accounts.each_account,
-        "epsilon": epsilon_text,
-        "finite": _finite,
-        "greek": greek,
-        "left": wording.left,
-        "pair": pair_text,
-        "protocol": _protocol_text,
-        "sentence": sentence,
-        "size": size_text,
-        "unstated": accounts.not_stated,
-        "when": when_text,
-    }
-    environment.filters.update(filters)
-    environment.tests["one_for_all"] = _one_for_all
-    return environment
-
-
-def epsilon_text(value: float | None) -> str:
-    """Write an epsilon, rounded up to two digits.
-
-    >>> epsilon_text(2.001), epsilon_text(None), epsilon_text(math.inf)
-    ('2.01', 'no limit', 'no limit')
-    """
-    return wording.epsilon(math.inf if value is None else float(value))
-
-
-def pair_text(epsilon: float | None, delta: float | None) -> str:
-    """Write an epsilon with its delta, where there is one.
-
-    >>> pair_text(2.001, 1e-6), pair_text(2.0, 0.0), pair_text(2.0, None)
-    ('2.01, δ 1e-06', '2.00', '2.00')
-    """
-    return epsilon_text(epsilon) + (f", δ {delta:g}" if delta and math.isfinite(delta) else "")
-
-
-def greek(words: str) -> str:
-    """Words with the letters that the page has for both numbers.
-
-    >>> greek("epsilon 1.00, delta 1e-06")
-    'ε 1.00, δ 1e-06'
-
-    >>> greek("add max_public_epsilon and another")  # a key of party.toml stays what has to be written there
-    'add max_public_epsilon and another'
-    """
-    return re.sub(r"\bdelta ", "δ ", re.sub(r"\bepsilon ", "ε ", words))
-
-
-def besides(row: CostView | BudgetView) -> tuple[str, ...]:
-    """Describe the accounts of a data set in words, under its figures."""
-    same = accounts.same_words(row.accounts) if accounts.one_for_all(row.accounts) else ()
-    of_accounts = accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)
-    return (*same, *of_accounts, *(row.people or ()), *filter(None, (row.peers,)))
-
-
-def sentence(words: str) -> str:
-    """Words as a sentence, in which no line ends before a percent sign.
-
-    >>> sentence("a true 'yes' is kept 85 % of the time")
-    "A true 'yes' is kept 85\\xa0% of the time."
-    """
-    return f"{words[:1].upper()}{words[1:]}.".replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def size_text(n_bytes: int) -> str:
-    """Write a number of bytes.
-
-    >>> size_text(516), size_text(3_000_000)
-    ('516 bytes', '2.9 MiB')
-    """
-    if n_bytes < 10_240:
-        return f"{n_bytes:,} bytes"
-    return f"{n_bytes / 1024:,.1f} KiB" if n_bytes < 1 << 20 else f"{n_bytes / (1 << 20):,.1f} MiB"
-
-
-def when_text(stamp: str) -> str:
-    """Write a stamp of the state, for people; always UTC.
-
-    >>> when_text("2026-11-21T17:31:06Z")
-    '2026-11-21 17:31:06'
-    """
-    return stamp[:19].replace("T", " ")

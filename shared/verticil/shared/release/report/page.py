@@ -27,7 +27,9 @@ from verticil.shared.release.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.release.protocol import own_template, templates
 from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities
+from verticil.shared.release.report.cards import with_labels
 from verticil.shared.release.report.joint import joint_view
+from verticil.shared.release.report.numbers import HEIGHT, SIDE, WIDTH, Histogram, histogram, pair_maps
 from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.report.related import related_view
 from verticil.shared.release.wording import remarks
@@ -92,6 +94,7 @@ class Shares:
     owner: str
     owner_index: int
     bars: tuple[Bar, ...]
+    histogram: Histogram | None
     unit: str | None
     n_hidden: int
     outside: int
@@ -133,7 +136,8 @@ def render(content: ReleaseContent) -> str:
     Returns:
         HTML that needs nothing else: styles and drawings are inside, there is no script.
     """
-    return templates(_read).get_template("report.html.j2").render(style=_read("report.css"), **_values(content))
+    html = templates(_read).get_template("report.html.j2").render(style=_read("report.css"), **_values(content))
+    return with_labels(html)
 
 
 def _read(name: str) -> str:
@@ -236,6 +240,8 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         ],
         "shares": _shares(content, owner_index),
         "bar_width": _BAR_WIDTH,
+        "maps": pair_maps(content),
+        "sizes": {"width": WIDTH, "height": HEIGHT, "side": SIDE},
         "tables": probabilities.family_tables(content),
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
@@ -441,6 +447,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
                 owner=variable.owner,
                 owner_index=owner_index[variable.owner],
                 bars=bars,
+                histogram=histogram(variable, estimate, low, high, synthetic),
                 unit=variable.unit,
                 n_hidden=variable.n_states - len(bars),
                 outside=outside,

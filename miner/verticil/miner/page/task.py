@@ -1,0 +1,64 @@
+"""The pages of a running miner, in the daemon's own event loop, where ``[ui]`` of miner.toml says where.
+
+The address, with its token, stands in ``state/page.url`` (mode 0600) for ``verticil miner ui`` to print. What pages take is
+imported only here, and only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from verticil.miner.config import MinerConfig
+from verticil.miner.service.node import MinerNode
+from verticil.miner.service.tasks import TASKS
+from verticil.miner.storage.audit import MinerAudit
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.storage.disk import replace_file
+
+_FILE: Final = "page.url"
+_log = logging.getLogger(__name__)
+
+
+async def _serve_pages(config: MinerConfig, node: MinerNode, audit: MinerAudit) -> None:
+    """Serve the pages until cancelled; where they cannot be served, say so and leave the miner alone."""
+    place = config.state_directory / _FILE
+    place.unlink(missing_ok=True)
+    if config.page is None:
+        return
+    from verticil.miner.airgap.exchange import Exchange
+    from verticil.miner.page.pages import miner_server
+    from verticil.miner.page.source import NodeSource
+
+    source = NodeSource(config.name, node, audit, Exchange(config, node, audit=audit))
+    try:
+        server = miner_server(source, config.page)
+    except VerticilError as error:
+        _log.warning("the pages are not served: %s", error)
+        return
+    with server:
+        await asyncio.to_thread(replace_file, place, f"{server.url}\n".encode(), part=place.with_name(f".{_FILE}.part"))
+        try:
+            await server.serve(asyncio.Event())
+        finally:
+            place.unlink(missing_ok=True)
+
+
+def page_address(config: MinerConfig) -> str:
+    """Return the address of the pages that the running daemon serves.
+
+    Raises:
+        PeerFault: NOT_READY, it serves none.
+    """
+    place: Path = config.state_directory / _FILE
+    try:
+        return place.read_text(encoding="ascii").strip()
+    except OSError:
+        where = 'say where in miner.toml: [ui] listen = "127.0.0.1:8898"; then start it again'
+        hint = where if config.page is None else "start it: verticil miner run --config miner.toml"
+        raise PeerFault("NOT_READY", "the miner's daemon serves no page", hint=hint) from None
+
+
+TASKS.register("pages", _serve_pages)

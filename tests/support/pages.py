@@ -1,0 +1,108 @@
+"""Pages of a node, served from a thread as a command serves them, and a visitor who asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from urllib.parse import urlencode
+
+from support import PATIENCE_SECONDS
+from verticil.shared.pages.server import PageServer
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@contextlib.contextmanager
+def served(server: PageServer) -> Iterator[PageServer]:
+    """Serve pages in an event loop of their own until the block ends."""
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+
+    def run() -> None:
+        with contextlib.closing(loop):
+            loop.run_until_complete(server.serve(stop))
+            loop.run_until_complete(loop.shutdown_default_executor())
+
+    thread = threading.Thread(target=run)
+    with server:
+        thread.start()
+        try:
+            yield server
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive()
+
+
+class Page(HTMLParser):
+    """What is on a page: its text, its elements, where its links lead."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.handlers: list[str] = []
+        self.links: list[str] = []
+        self.fields: dict[str, str] = {}
+        self._words: list[str] = []
+        self.feed(html)
+        self.html = html
+        self.text = " ".join(" ".join(self._words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        values = dict(attrs)
+        self.handlers += [name for name, _ in attrs if name.startswith(("on", "hx-on")) or name == "style"]
+        self.links += [
+            value or "" for name, value in attrs if name in ("href", "src", "action", "srcset", "hx-get", "sse-connect")
+        ]
+        if tag == "input" and values.get("type") == "hidden":
+            self.fields[values["name"] or ""] = values["value"] or ""
+
+    def handle_data(self, data: str) -> None:
+        self._words.append(data)
+
+
+class Visitor:
+    """Asks pages as a browser does; the token is that of `server` unless the path is given whole."""
+
+    def __init__(self, server: PageServer) -> None:
+        self.server = server
+        self.root = server.url.removeprefix(f"http://{server.place}")
+
+    def ask(
+        self, path: str, method: str = "GET", body: str | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], str]:
+        host, port = self.server.place.rsplit(":", 1)
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=PATIENCE_SECONDS)
+        with contextlib.closing(connection):
+            connection.putrequest(method, path, skip_host="Host" in headers)
+            for name, value in headers.items():
+                connection.putheader(name.replace("_", "-"), value)
+            if body is not None:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(None if body is None else body.encode())
+            answer = connection.getresponse()
+            return answer.status, {name.title(): value for name, value in answer.getheaders()}, answer.read().decode()
+
+    def page(self, path: str = "", status: int = 200) -> Page:
+        found, _, html = self.ask(self.root + path)
+        assert found == status, html
+        return Page(html)
+
+    def send(self, path: str, fields: dict[str, str], **headers: str) -> tuple[int, Page]:
+        """Send a form, as the page that holds it does, and follow where the answer leads."""
+        status, answer, text = self.ask(
+            self.root + path, "POST", urlencode(fields), **{"Content_Type": FORM, **headers}
+        )
+        if status == 303:
+            place = "".join(path.rpartition("/")[:2]) + answer["Location"].removeprefix("./")
+            return status, self.page(place)
+        return status, Page(text)
+
+    def decide(self, digest: str, act: str, seen: Page | None = None, **fields: str) -> tuple[int, Page]:
+        """Decide about a study as somebody does who has the page `seen` open; None: who opens it now."""
+        shown = self.page(f"study/{digest}/") if seen is None else seen
+        return self.send(f"study/{digest}/{act}", {**shown.fields, **fields})
