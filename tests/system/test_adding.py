@@ -14,7 +14,7 @@ import pytest
 from verticil.shared.core.errors import VerticilError
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "deploy" / "docs" / "adding.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "deploy" / "docs" / "developer" / "adding.md").read_text(encoding="utf-8")
 PATCHES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```diff\n(.*?)```", PAGE, re.DOTALL))
 PROGRAMS = dict(re.findall(r"<!-- shows: ([\w ]+) -->\n```python\n(.*?)```", PAGE, re.DOTALL))
 FILES = {

@@ -16,9 +16,9 @@ from support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "deploy" / "docs"
-TOUR = [ROOT / "README.md", DOCS / "tour.md", DOCS / "joining.md"]
+TOUR = [ROOT / "README.md", DOCS / "start" / "tour.md", DOCS / "operator" / "joining.md"]
 """In the order in which a reader comes by them: what a page made is there on the next."""
-OTHERS = sorted({*DOCS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
+OTHERS = sorted({*DOCS.rglob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
 RUN_ELSEWHERE = {
     "runbook.md": "test_runbook.py",
     "adding.md": "test_adding.py",
