@@ -29,7 +29,7 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 def test_the_commands_are_the_agreed_ones() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "demo", "example", "simulate", "synthesize", "table", "evaluate", "reproduce", "healthcheck",
+        "demo", "example", "simulate", "synthesize", "table", "evaluate", "reproduce", "healthcheck", "docs",
         "study check", "study draft", "study submit", "study status", "study list", "study cancel", "study run",
         "party init", "party run", "party check", "party status", "party approve", "party deny",
         "party inbox", "party show", "party preview", "party countersign",
