@@ -1,8 +1,8 @@
 """Draw the pictures and formulas of the documentation when the site is built, so that a reader's browser asks nobody.
 
 Formulas become MathML, which browsers draw without a script or a font. Mermaid's pictures become SVG, by the layout of the
-reports. Links to files outside of the pages become their paths, since the site ships without the sources. A picture that no
-page shows ends a strict build.
+reports. Examples that a page names stand on it. Links to other files outside of the pages become their paths, since the site
+ships without the sources. A picture that no page shows ends a strict build.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import html
 import logging
 import posixpath
 import re
+import runpy
 from pathlib import Path
 from typing import Any, Final
 
 from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
 
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.release.report.layout import arrange
@@ -24,6 +26,7 @@ _LOG: Final = logging.getLogger("mkdocs.hooks.verticil")
 _FORMULA: Final = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 _MERMAID: Final = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?:\.\./)+[^)\s#]+)(?:#[^)]*)?\)")
+_FEATURES: Final = "developer/features.md"
 _HISTORY: Final = frozenset({"developer/decisions.md", "reference/changelog.md"})
 """Search shows them after the pages that say what to do."""
 _NEEDLESS: Final = ("**/*.map", "assets/javascripts/lunr/**/*", "search/search_index.json", "sitemap*")
@@ -32,6 +35,9 @@ _PRE: Final = re.compile(r"(<pre.*?</pre>|<script.*?</script>)", re.DOTALL)
 _SPACES: Final = re.compile(r"\s*\n\s*")
 _LETTER: Final = 8.2
 """Width of a letter in a picture, in drawing units."""
+_EXAMPLE: Final = re.compile(r"^\[[^\]]+\]\((?:\.\./)+(examples/[\w/-]+\.(patch|py))\).*$", re.MULTILINE)
+"""A line that begins with a link to an example: the site shows the example below it."""
+_LANGUAGES: Final = {"patch": "diff", "py": "python"}
 _used: set[str] = set()
 
 
@@ -40,6 +46,8 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     folder = posixpath.dirname(page.file.src_uri)
     if page.file.src_uri in _HISTORY:
         page.meta["search"] = {"boost": 0.3}
+    if page.file.src_uri == _FEATURES:
+        page.meta["search"] = {"exclude": True}
     _used.update(
         posixpath.normpath(posixpath.join(folder, target))
         for target in re.findall(r"!\[[^\]]*\]\(([^)\s#]+)", markdown)
@@ -51,6 +59,9 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             return link[0]
         return f"`{target}`" if link[1].strip("`") in target else f"{link[1]} (`{target}`)"
 
+    markdown = _EXAMPLE.sub(
+        lambda found: f"{found[0]}\n\n```{_LANGUAGES[found[2]]}\n{_example(found[1])}```\n", markdown
+    )
     return _LINK.sub(path_of, _MERMAID.sub(lambda block: draw_picture(block[1]), markdown))
 
 
@@ -59,6 +70,10 @@ def on_page_content(content: str, **_: Any) -> str:
     return _FORMULA.sub(
         lambda found: convert(html.unescape(found[2]), display="inline" if found[1] == "span" else "block"), content
     )
+
+
+def _example(path: str) -> str:
+    return (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
 
 
 def on_post_page(output: str, **_: Any) -> str:
@@ -75,9 +90,11 @@ def on_post_build(config: Any, **_: Any) -> None:
         path.unlink()
 
 
-def on_files(files: Any, **_: Any) -> Any:
-    """Forget the pictures of the build before."""
+def on_files(files: Any, *, config: Any, **_: Any) -> Any:
+    """Forget the pictures of the build before, and add the page of features."""
     _used.clear()
+    page = runpy.run_path(str(Path(__file__).with_name("features.py")))["features_page"]()
+    files.append(File.generated(config, _FEATURES, content=page))
     return files
 
 

@@ -21,7 +21,6 @@ TOUR = [ROOT / "README.md", DOCS / "start" / "tour.md", DOCS / "operator" / "joi
 OTHERS = sorted({*DOCS.rglob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
 RUN_ELSEWHERE = {
     "runbook.md": "test_runbook.py",
-    "adding.md": "test_adding.py",
     "alone.md": "test_alone_page.py",
     "evaluation.md": "test_evaluation_page.py",
     "knowledge.md": "test_knowledge_page.py",

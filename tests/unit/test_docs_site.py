@@ -45,9 +45,12 @@ def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def pages(tmp_path: Path) -> Path:
-    for name in ("docs", "site"):
-        shutil.copytree(ROOT / "deploy" / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
+    for name in ("docs", "examples", "site"):
+        shutil.copytree(
+            ROOT / "deploy" / name, tmp_path / "deploy" / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    (tmp_path / "tests").symlink_to(ROOT / "tests")  # the page of features is made of their first words
+    return tmp_path / "deploy"
 
 
 def test_the_site_builds_is_small_and_asks_nobody(pages: Path) -> None:

@@ -34,10 +34,6 @@ def test_every_test_that_a_page_names_exists() -> None:
     assert {page.name: not_there(page.read_text(encoding="utf-8")) for page in pages} == {
         page.name: [] for page in pages
     }
-    features = (DOCS / "developer" / "features.md").read_text(encoding="utf-8")
-    assert len(NAMED.findall(features)) > 60
-    promises = [line for line in features.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
-    assert [line for line in promises if not NAMED.search(line)] == []
 
 
 def test_a_test_that_is_not_there_is_found() -> None:
