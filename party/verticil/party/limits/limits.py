@@ -7,6 +7,13 @@ are checked there (`verticil.party.policy.ledger`). What is permitted here still
 The privacy statement is that of randomization.md 1.1: epsilon = ln gamma, gamma the largest ratio of two entries within a
 column of the matrix; the total per person is the sum over the units of that person. A zero cell makes epsilon infinite: such
 a unit needs every one of its variables in `allow_infinite`, and is then left out of the finite sums (they would say nothing).
+
+Of a masked study nobody reads a column but a dealer of masks with its partner: limits of single columns are those of the floor
+then (`Policy.of_columns`), and what else it needs stands in `verticil.party.limits.masked`.
+
+Between peers (model ``peer``) a unit that nobody reads is not sent: it is in no sum, and no limit on noise speaks of it. While
+the structure is still to be learned, every unit may be read. What a party shares besides, parameters and scores, rests on its raw
+data: as they are, which `allow_exact_parameters` has to permit, or with the study's Gaussian noise.
 """
 
 from __future__ import annotations
