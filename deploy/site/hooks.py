@@ -37,7 +37,7 @@ _LETTER: Final = 8.2
 """Width of a letter in a picture, in drawing units."""
 _EXAMPLE: Final = re.compile(r"^\[[^\]]+\]\((?:\.\./)+(examples/[\w/-]+\.(patch|py))\).*$", re.MULTILINE)
 """A line that begins with a link to an example: the site shows the example below it."""
-_LANGUAGES: Final = {"patch": "diff", "py": "python"}
+_LANGUAGES: Final = {"patch": "text", "py": "text"}
 _used: set[str] = set()
 
 
