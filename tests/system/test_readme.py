@@ -22,6 +22,9 @@ OTHERS = sorted({*DOCS.rglob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - se
 RUN_ELSEWHERE = {
     "runbook.md": "test_runbook.py",
     "alone.md": "test_alone_page.py",
+    "hospital-insurer.md": "test_worked_examples.py",
+    "one-organisation.md": "test_worked_examples.py",
+    "three-registers.md": "test_worked_examples.py",
     "evaluation.md": "test_evaluation_page.py",
     "knowledge.md": "test_knowledge_page.py",
     "measured.md": "../../deploy/experiments/tests/test_reproduce.py",
