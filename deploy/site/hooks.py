@@ -27,8 +27,15 @@ _FORMULA: Final = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]
 _MERMAID: Final = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?:\.\./)+[^)\s#]+)(?:#[^)]*)?\)")
 _FEATURES: Final = "developer/features.md"
-_HISTORY: Final = frozenset({"developer/decisions.md", "reference/changelog.md"})
-"""Search shows them after the pages that say what to do."""
+_BOOSTS: Final = {
+    "developer/decisions.md": 0.3,
+    "reference/changelog.md": 0.3,
+    "reference/errors.md": 1.0,
+    "developer/": 0.5,
+    "reference/": 0.6,
+    "theory/": 0.8,
+}
+"""How much of its weight a page has in a search, by the beginning of its path: guides that say what to do come first."""
 _NEEDLESS: Final = ("**/*.map", "assets/javascripts/lunr/**/*", "search/search_index.json", "sitemap*")
 """Files that only a debugger, other languages than English, or a server need."""
 _PRE: Final = re.compile(r"(<pre.*?</pre>|<script.*?</script>)", re.DOTALL)
@@ -44,8 +51,9 @@ _used: set[str] = set()
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Return a page with its pictures drawn and its links to sources as paths."""
     folder = posixpath.dirname(page.file.src_uri)
-    if page.file.src_uri in _HISTORY:
-        page.meta["search"] = {"boost": 0.3}
+    page.meta["search"] = {
+        "boost": next((boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)), 2.0)
+    }
     if page.file.src_uri == _FEATURES:
         page.meta["search"] = {"exclude": True}
     _used.update(
