@@ -31,6 +31,8 @@ _BOOSTS: Final = {
     "developer/decisions.md": 0.3,
     "reference/changelog.md": 0.3,
     "reference/errors.md": 1.0,
+    "reference/party-toml.md": 2.0,
+    "reference/study-toml.md": 1.0,
     "developer/": 0.5,
     "reference/": 0.6,
     "theory/": 0.8,

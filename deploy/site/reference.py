@@ -235,7 +235,7 @@ def python_page() -> str:
         f"{MARK}# Python\n",
         "`import verticil.api as vt`. A guide with examples: [Python](../analyst/python.md).\n",
     ]
-    for name in sorted(api.exports or ()):
+    for name in sorted(map(str, api.exports or ())):
         if name.startswith("_") or name not in api.members:
             continue
         member = api[name]
