@@ -1,8 +1,9 @@
-"""What `.ci/run` does after it has made its environment, by parts: `nox -f .ci/noxfile.py [-s lint|types|tests]`.
+"""What `.ci/run` does after it has made its environment, by parts: `nox -f .ci/noxfile.py [-s lint|types|tests|docs]`.
 
 The sessions run in the environment of nox itself (the extra `dev`), because that is the one of the lock file; nothing is fetched.
 `-s whole` is what `.ci/run --whole` does besides, `-s experiments` is what `.ci/run --experiments` does, and `-s gan` what
-`.ci/run --gan` does, in an environment that has the extra `gan` of deploy/experiments, too; without a name they are left out.
+`.ci/run --gan` does, in an environment that has the extra `gan` of deploy/experiments, too; without a name they are left
+out, and so is `-s docs`, which builds the site of the documentation (a test builds it, too).
 """
 
 from __future__ import annotations
@@ -62,6 +63,13 @@ def tests(session: nox.Session) -> None:
     if command is None:
         session.error("README.md: no test command found behind '<!-- command: tests -->'")
     session.run("pytest", *(session.posargs or command[1].split()))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation's site strictly, into deploy/verticil/cli/site, from where a wheel takes it."""
+    session.chdir(ROOT)
+    session.run("mkdocs", "build", "-f", "deploy/site/mkdocs.yml", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session

@@ -1,7 +1,7 @@
 """A notebook (nbformat 4.5) executed cell by cell in one namespace, without a kernel: what its cells print and show.
 
-``PYTHONPATH=tests python -m support.notebook deploy/docs/tutorial.ipynb`` executes one in a fresh folder, and writes its outputs
-into it.
+``PYTHONPATH=tests python -m support.notebook deploy/docs/analyst/tutorial.ipynb`` executes one in a fresh folder, and writes its
+outputs into it.
 """
 
 from __future__ import annotations

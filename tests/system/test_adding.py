@@ -14,15 +14,24 @@ import pytest
 from verticil.shared.core.errors import VerticilError
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "deploy" / "docs" / "adding.md").read_text(encoding="utf-8")
-PATCHES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```diff\n(.*?)```", PAGE, re.DOTALL))
-PROGRAMS = dict(re.findall(r"<!-- shows: ([\w ]+) -->\n```python\n(.*?)```", PAGE, re.DOTALL))
+PAGE = (ROOT / "deploy" / "docs" / "developer" / "adding.md").read_text(encoding="utf-8")
+EXAMPLES = ROOT / "deploy" / "examples" / "adding"
+
+
+def named_on_the_page(ending: str) -> dict[str, str]:
+    """The examples that the page names, by what they add."""
+    found = re.findall(rf"\]\(\.\./\.\./examples/adding/([\w-]+)\.{ending}\)", PAGE)
+    return {name.replace("-", " "): (EXAMPLES / f"{name}.{ending}").read_text(encoding="utf-8") for name in found}
+
+
+PATCHES = named_on_the_page("patch")
+PROGRAMS = named_on_the_page("py")
 FILES = {
     "scheme": 4,
     "search": 3,
     "estimator": 2,
     "rpc": 5,
-    "study key": 3,
+    "study key": 4,
     "release format": 2,
     "table source": 4,
     "kind of privacy event": 4,

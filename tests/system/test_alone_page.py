@@ -14,7 +14,7 @@ import pytest
 
 from support import PATIENCE_SECONDS
 
-PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "alone.md"
+PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "analyst" / "alone.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from support import PATIENCE_SECONDS
 
-PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "evaluation.md"
+PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "analyst" / "evaluation.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 

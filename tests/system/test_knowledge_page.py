@@ -12,7 +12,9 @@ from verticil.cli.main import main
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
-PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "knowledge.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "analyst" / "knowledge.md").read_text(
+    encoding="utf-8"
+)
 HEAD = """
 schema = 1
 id = "page"

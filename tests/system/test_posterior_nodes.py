@@ -29,7 +29,7 @@ statistics = [["chi-square", "smoker", "claims"]]
 synthetic_records = 2000
 seed = 7
 """
-PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "posterior.md"
+PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "analyst" / "posterior.md"
 FENCE = re.compile(r"^```python\n(.*?)```", re.DOTALL | re.MULTILINE)
 SOURCES = {"central": "randomized", "masked": "noisy-tables"}
 

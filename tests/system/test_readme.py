@@ -16,13 +16,15 @@ from support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "deploy" / "docs"
-TOUR = [ROOT / "README.md", DOCS / "tour.md", DOCS / "joining.md"]
+TOUR = [ROOT / "README.md", DOCS / "start" / "tour.md", DOCS / "operator" / "joining.md"]
 """In the order in which a reader comes by them: what a page made is there on the next."""
-OTHERS = sorted({*DOCS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
+OTHERS = sorted({*DOCS.rglob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
 RUN_ELSEWHERE = {
     "runbook.md": "test_runbook.py",
-    "adding.md": "test_adding.py",
     "alone.md": "test_alone_page.py",
+    "hospital-insurer.md": "test_worked_examples.py",
+    "one-organisation.md": "test_worked_examples.py",
+    "three-registers.md": "test_worked_examples.py",
     "evaluation.md": "test_evaluation_page.py",
     "knowledge.md": "test_knowledge_page.py",
     "measured.md": "../../deploy/experiments/tests/test_reproduce.py",

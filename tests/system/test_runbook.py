@@ -40,7 +40,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 
 DOCS = Path(__file__).resolve().parents[2] / "deploy" / "docs"
-RUNBOOK = (DOCS / "runbook.md").read_text(encoding="utf-8")
+RUNBOOK = (DOCS / "operator" / "runbook.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"<!-- run(?:: ([^\n]*))? -->\n```sh\n(.*?)```", re.DOTALL)
 ENDS = re.compile(r"  # exit (\d): ([A-Z_]+)$")
 UNTIL = re.compile(r"  # until ([A-Za-z_]+)$")
@@ -349,7 +349,7 @@ def test_what_the_runbook_says_of_an_incident_is_typed(operator: Operator, situa
 
 def test_the_commands_that_are_only_named_exist() -> None:
     """What stands in backquotes and is not executed, because it needs a running node or a person."""
-    text = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.md"))
+    text = "".join(path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md"))
     named = {tuple(found.split()[1:3]) for found in re.findall(r"`(verticil [a-z][^`]*)`", text)}
     assert len(named) > 8
     for words in sorted(named):

@@ -13,7 +13,7 @@ import pytest
 
 from support import PATIENCE_SECONDS
 
-PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "several-rows.md"
+PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "analyst" / "several-rows.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 

@@ -16,8 +16,8 @@ from support.notebook import masked
 from support.requirements import installed_with
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOK = ROOT / "deploy" / "docs" / "tutorial.ipynb"
-PAGE = ROOT / "deploy" / "docs" / "python.md"
+NOTEBOOK = ROOT / "deploy" / "docs" / "analyst" / "tutorial.ipynb"
+PAGE = ROOT / "deploy" / "docs" / "analyst" / "python.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)```", re.DOTALL | re.MULTILINE)
 PROGRAM = """
 import json, sys

@@ -181,5 +181,5 @@ def test_a_planted_reader_is_found(planted: str) -> None:
 
 
 def test_the_page_for_operators_states_every_limit() -> None:
-    page = (ROOT / "deploy/docs/operating.md").read_text(encoding="utf-8")
+    page = (ROOT / "deploy/docs/operator/operating.md").read_text(encoding="utf-8")
     assert [case.limit for case in CASES.values() if case.limit not in page] == []

@@ -38,7 +38,10 @@ def test_what_the_code_cites_stands_in_the_repository() -> None:
 
 
 def test_a_page_and_a_section_that_are_not_there_are_found() -> None:
-    assert citations("as said (plan.md section 3), or in methods.md\n1.1") == {("plan.md", "3"), ("methods.md", "1.1")}
+    assert citations("as said (plan.md section 3), or in randomization.md\n1.1") == {
+        ("plan.md", "3"),
+        ("randomization.md", "1.1"),
+    }
     assert missing("plan.md", "3")
-    assert missing("methods.md", "1.9")
-    assert not missing("methods.md", "1.1")
+    assert missing("randomization.md", "1.9")
+    assert not missing("randomization.md", "1.1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -29,7 +30,7 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 def test_the_commands_are_the_agreed_ones() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "demo", "example", "simulate", "synthesize", "table", "evaluate", "reproduce", "healthcheck",
+        "demo", "example", "simulate", "synthesize", "table", "evaluate", "reproduce", "healthcheck", "docs",
         "study check", "study ui", "study draft", "study submit", "study status", "study list", "study cancel", "study run",
         "party init", "party run", "party check", "party status", "party approve", "party deny",
         "party inbox", "party show", "party preview", "party countersign",
@@ -105,3 +106,18 @@ def test_text_errors_go_to_standard_error(capsys: pytest.CaptureFixture[str]) ->
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("verticil ")
+
+
+def test_a_shell_completes_commands_and_their_parts() -> None:
+    def completed(words: str, place: int) -> set[str]:
+        environment = {
+            **os.environ,
+            "_VERTICIL_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(place),
+        }
+        done = subprocess.run([sys.executable, "-m", "verticil.cli"], env=environment, capture_output=True, text=True)
+        return set(done.stdout.split())
+
+    assert completed("verticil par", 1) == {"party"}
+    assert completed("verticil party appr", 2) == {"approve", "approver"}

@@ -354,7 +354,7 @@ def test_show_says_every_column_the_total_and_the_lifetime(folder, release_study
     assert age.recipients == ("miner",)
     assert facts.total_words.startswith("all 2 columns of one person together: ")
     (cost,) = facts.cost
-    assert cost.epsilon == pytest.approx(2.0 + 2.0149, abs=1e-3)  # methods.md 1.1: ln 7.5
+    assert cost.epsilon == pytest.approx(2.0 + 2.0149, abs=1e-3)  # randomization.md 1.1: ln 7.5
     assert (cost.lifetime_before, cost.lifetime_limit) == (0.0, 8.0)
     assert facts.objections == ()
     assert show(config_of(folder), digest.hex(), diff=True, at=NOW).comparison.compared_with is None

@@ -65,7 +65,9 @@ def test_every_bound_is_reached_and_never_passed(matrix):
         assert true - 1e-9 <= told < true + 1.001e-4  # rounded up to a hundredth of a per cent
     gamma = privacy.gamma(channel)
     posterior = privacy.max_posterior(float(PRIOR), gamma=gamma)
-    assert max(bounds) == pytest.approx(posterior, abs=1e-4)  # methods.md 1.1: the largest of them is the matrix's
+    assert max(bounds) == pytest.approx(
+        posterior, abs=1e-4
+    )  # randomization.md 1.1: the largest of them is the matrix's
 
 
 def test_every_cell_of_a_general_matrix_is_said():

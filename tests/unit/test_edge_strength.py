@@ -138,7 +138,7 @@ def test_a_compound_and_a_subset_have_strengths_too():
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_family_without_a_member_has_the_estimate_summed_over_it(place):
-    """Against `FamilyDesign.estimate` of the whole family: marginal consistency (methods.md 1.2, fact ii)."""
+    """Against `FamilyDesign.estimate` of the whole family: marginal consistency (randomization.md 1.2, fact ii)."""
     generator = np.random.default_rng(place)
     pair = quantize(symmetric(6, epsilon=2.0))
     units = [

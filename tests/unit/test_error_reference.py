@@ -10,7 +10,7 @@ import pytest
 from verticil.shared.core.errors import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "deploy" / "docs" / "errors.md"
+REFERENCE = ROOT / "deploy" / "docs" / "reference" / "errors.md"
 
 
 def listed(text: str) -> list[tuple[str, int, tuple[str, ...]]]:

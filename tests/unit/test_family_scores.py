@@ -1,4 +1,4 @@
-"""Scores of families from randomized counts, against closed forms, brute force and the numbers of methods.md section 5."""
+"""Scores of families from randomized counts, against closed forms, brute force and the numbers of scores.md section 5."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def dags(d: int) -> list[Dag]:
 @pytest.mark.parametrize(
     ("shape", "counts", "best", "probability", "log_prior"),
     [
-        # methods.md section 5, BDeu with an equivalent sample size of 1.
+        # scores.md section 5, BDeu with an equivalent sample size of 1.
         ((2, 2, 2), [30, 10, 20, 5, 4, 16, 3, 12], ((), (), (0,)), 0.418655, 0.0),
         ((2, 3, 2), [12, 3, 7, 8, 5, 9, 2, 10, 6, 4, 3, 11], ((), (), ()), 0.643371, -1.0),
     ],
@@ -68,7 +68,7 @@ def test_bdeu_gives_the_exact_posterior_of_all_networks(shape, counts, best, pro
 
 
 def test_log_evidence_of_bdeu():
-    """methods.md section 5: log of the sum over the 25 graphs, d3 counts, gamma 0."""
+    """scores.md section 5: log of the sum over the 25 graphs, d3 counts, gamma 0."""
     scores = scores_of(records((2, 2, 2), [30, 10, 20, 5, 4, 16, 3, 12]), exactly(2, 2, 2))
     total = [sum(scores.bdeu(c, p) for c, p in enumerate(dag.parents)) for dag in dags(3)]
     assert np.logaddexp.reduce(total) == pytest.approx(-194.009632, abs=1e-5)
@@ -85,7 +85,7 @@ def test_bdeu_is_refused_on_randomized_columns():
 @pytest.mark.parametrize(("k", "epsilon"), [(2, 1.0), (3, 2.0), (7, 0.5), (15, 3.0)])
 def test_the_contrast_factor_of_randomized_response_is_its_eigenvalue(k, epsilon):
     axis = as_design([quantize(symmetric(k, epsilon=epsilon))]).axes[0]
-    expected = (math.exp(epsilon) - 1) / (math.exp(epsilon) + k - 1)  # methods.md 1.1
+    expected = (math.exp(epsilon) - 1) / (math.exp(epsilon) + k - 1)  # randomization.md 1.1
     assert contrast_factor(axis) == pytest.approx(expected, rel=1e-9)
 
 

@@ -326,7 +326,9 @@ def test_a_sub_model_states_what_it_can():
 
 def test_what_the_page_says_of_properties_and_groups_can_be_read(tmp_path):
     """Both pieces of the page in one study, and its table of raw values."""
-    page = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "knowledge.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "analyst" / "knowledge.md").read_text(
+        encoding="utf-8"
+    )
     pieces = [text for text in re.findall(r"^```toml\n(.*?)```", page, re.DOTALL | re.MULTILINE) if '"service"' in text]
     head = 'schema = 1\nid = "ports"\npurpose = "test"\nexpires = 2099-12-31\n[[party]]\nname = "provider"\n'
     head += '[[party]]\nname = "bank"\n'

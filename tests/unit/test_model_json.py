@@ -118,7 +118,7 @@ def test_the_estimator_is_named(release_content, context, estimator, words):
 
 
 def test_the_privacy_figures(data):
-    """Closed forms: methods.md section 1.1. The last column is sent as it is, so the total has no bound."""
+    """Closed forms: randomization.md section 1.1. The last column is sent as it is, so the total has no bound."""
     privacy = json.loads(data)["privacy"]
     age, smoker, income, weight, region = privacy["columns"]
     assert age["epsilon"] == pytest.approx(2.0, abs=1e-12)

@@ -170,7 +170,7 @@ def test_a_place_is_read_and_written(write, tmp_path, place, expected):
 
 
 def test_the_example_on_the_page_of_tables_is_read(write, tmp_path):
-    page = Path(__file__).parents[2] / "deploy" / "docs" / "tables.md"
+    page = Path(__file__).parents[2] / "deploy" / "docs" / "operator" / "tables.md"
     (block,) = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     place = block.removeprefix("[dataset.people]\n").replace('id = "nhs_no"\n', "")
     rule = load_party(write(EXAMPLE.replace(FILE, place))).datasets["people"]

@@ -48,7 +48,7 @@ def test_an_open_policy_permits(release_study):
     assert found(release_study, "registry", REGISTRY) == []
 
 
-# Epsilons of the study's clinic: age 2 (symmetric), smoker ln 7.5 = 2.0149 (p1 = .1, p2 = .25); methods.md 1.1.
+# Epsilons of the study's clinic: age 2 (symmetric), smoker ln 7.5 = 2.0149 (p1 = .1, p2 = .25); randomization.md 1.1.
 @pytest.mark.parametrize(
     ("change", "code", "part"),
     [

@@ -109,7 +109,7 @@ def test_binary_is_for_two_combinations_only(tmp_path: Path):
     joint = '[[randomization]]\njointly = ["age", "ward"]\nimpossible = [["young", "a"], ["old", "b"]]\n'
     study = read(tmp_path, HEAD + joint + 'scheme = "binary"\np1 = 0.1\np2 = 0.25\n')
     assert study.domain_of(0) == ((0, 1), (1, 0))
-    assert float(privacy.gamma(study.units[0].transition) or 0) == pytest.approx(7.5, abs=1e-12)  # methods.md 1.1
+    assert float(privacy.gamma(study.units[0].transition) or 0) == pytest.approx(7.5, abs=1e-12)  # randomization.md 1.1
 
 
 NONE = 'scheme = "none"\n'

@@ -1,4 +1,4 @@
-"""What `study check` says: the table against closed forms and the table of methods.md 1.1, and each finding once."""
+"""What `study check` says: the table against closed forms and the table of randomization.md 1.1, and each finding once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_bin_much_wider_than_its_neighbours_is_a_warning_until_its_mean_is_dec
 
 @pytest.mark.parametrize(
     ("n_states", "epsilon", "expected"),
-    [  # the table "n = 40,000, two like columns" of methods.md 1.1: n a^4, a = (e^eps - 1) / (e^eps + K - 1)
+    [  # the table "n = 40,000, two like columns" of randomization.md 1.1: n a^4, a = (e^eps - 1) / (e^eps + K - 1)
         (2, 1, 1824),
         (2, 4, 34548),
         (4, 2, 5721),

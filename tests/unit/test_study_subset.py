@@ -174,7 +174,7 @@ def test_the_half_width_is_that_of_the_variance_of_an_indicator():
     ("n_states", "epsilon", "grr", "subset"), [(8, 0.5, 18.2, 11.8), (16, 1.0, 5.66, 3.11), (64, 1.0, 21.9, 3.54)]
 )
 def test_a_rare_category_has_the_variance_of_the_design_notes(n_states: int, epsilon: float, grr: float, subset: float):
-    # methods.md 1.1, variance x n of a category of share 0.
+    # randomization.md 1.1, variance x n of a category of share 0.
     for channel, expected in (
         (quantize(symmetric(n_states, epsilon=epsilon)), grr),
         (subset_selection(n_states, epsilon=epsilon), subset),

@@ -95,7 +95,7 @@ def test_variances_of_counts(channel):
      (16, 1.0, None, 3.11), (64, 1.0, None, 3.54), (64, 2.0, None, 0.67)],
 )  # fmt: skip
 def test_the_designs_table_of_variances(n_states, epsilon, size, variance):
-    # methods.md 1.1, column SS: variance times n of a rare category's share, q (1 - q) / (p - q)^2.
+    # randomization.md 1.1, column SS: variance times n of a rare category's share, q (1 - q) / (p - q)^2.
     channel = subset_selection(n_states, epsilon=epsilon, size=size)
     observed = channel.probabilities[0] * 1e6  # all records in category 0: the others are as rare as can be
     np.testing.assert_allclose(as_design([channel]).variance_total(observed)[1] / 1e6, variance, rtol=6e-3)

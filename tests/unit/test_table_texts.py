@@ -21,7 +21,7 @@ from verticil.party.dataset.sources.open_source import header, missing_columns, 
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import DatasetRule, Format
 
-PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "tables.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "operator" / "tables.md").read_text(encoding="utf-8")
 
 
 def _rows() -> list[tuple[str | None, str, str, str, str]]:

@@ -60,7 +60,7 @@ epsilon_group = 1.0
 epsilon_within = 1.5
 """
 
-DESIGNS = [  # sizes of groups, epsilon of the group, epsilon within; the first is from methods.md 1.1
+DESIGNS = [  # sizes of groups, epsilon of the group, epsilon within; the first is from randomization.md 1.1
     ((8, 4, 4), 1.0, 1.0),
     ((3, 1), 1.0, 1.5),
     ((1, 1, 2), 0.5, 3.0),

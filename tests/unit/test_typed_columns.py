@@ -282,7 +282,7 @@ def test_days_of_the_first_and_of_the_last_year_are_days() -> None:
 
 
 def test_the_example_of_the_page_is_a_study() -> None:
-    page = (Path(__file__).parents[2] / "deploy" / "docs" / "studies.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "deploy" / "docs" / "analyst" / "studies.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(\[identifier\].*?)```", page, re.DOTALL)
     head = 'schema = 1\nid = "page"\npurpose = "page"\nexpires = 2030-01-01\n[[party]]\nname = "clinic"\n'
     other = '[[variable]]\nparty = "clinic"\nname = "sex"\ncategories = ["F", "M"]\n[randomization_default]\nscheme = "none"\n'

@@ -30,7 +30,7 @@ from verticil.experiments.randomization import (
 )
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "measured.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "measured.md").read_text(encoding="utf-8")
 TYPED = re.findall(r"^<!-- run -->\n```sh\nverticil (reproduce .*)\n```$", PAGE, re.MULTILINE)
 
 # Standard deviations x 100 in the order of the printed lists.

@@ -4,11 +4,11 @@ A draw is of one column, or of the columns of a compound. Between peers (model `
 that nobody reads are not judged, because their noise is never used.
 
 Pure and without data: everything follows from the study and from the number of records that the reader expects. Formulas
-stand in `verticil.shared.mechanisms.privacy` (methods.md 1.1). A study that cannot be read at
+stand in `verticil.shared.mechanisms.privacy` (randomization.md 1.1). A study that cannot be read at
 all is not linted: see `reading` and `rules`.
 
 A column is called too noisy for links when a pair of columns like it keeps fewer than five effective records for each cell
-of their joint table: n a^4 < 5 K^2 (methods.md section 7, the rule for families with lambda = a for both columns). It is an
+of their joint table: n a^4 < 5 K^2 (randomization.md section 7, the rule for families with lambda = a for both columns). It is an
 error when the records tell less about the share of an average category than one person does whose category is known: the whole
 release would describe the noise. A proposal with an error is not submitted.
 """

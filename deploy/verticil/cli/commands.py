@@ -87,6 +87,12 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         function="doctor",
         example="party.toml",
     ),
+    "docs": Entry(
+        help="Open the documentation, or say where it is.",
+        module="verticil.cli.docs",
+        function="docs_command",
+        example="runbook --no-browser",
+    ),
     "study": Entry(
         help="Write, check, submit and follow studies.",
         module="verticil.cli.study",

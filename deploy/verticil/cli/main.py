@@ -36,7 +36,6 @@ app = typer.Typer(
     name="verticil",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     epilog="Example: verticil demo",
     pretty_exceptions_enable=False,

@@ -2,7 +2,7 @@
 
     (1/n) mean over pairs (a, b) of sum_y f(y) log (P_a^T pi P_b)(y),
 
-f the counts of the held-out released pair, pi the model's pair, P the channels (methods.md section 2): the model is
+f the counts of the held-out released pair, pi the model's pair, P the channels (scores.md section 2): the model is
 randomized, and nothing is corrected, so there is no bias of a correction. The pairs are those of *units*: a compound is one
 column. It costs no privacy. It measures how well pairs are reproduced, not the joint distribution nor the graph.
 

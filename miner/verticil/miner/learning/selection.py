@@ -8,7 +8,7 @@
   error of the likelihood's difference, the simplest is taken: within the error nothing speaks for more parameters, each of
   which is estimated from noise;
 - ``structure``: hill climbing with the penalty on noise, which has the most right edges; where the noise leaves so little that
-  it does not (`TUNING.least_contrast`), the tree (methods.md section 2).
+  it does not (`TUNING.least_contrast`), the tree (scores.md section 2).
 
 Of more than `TUNING.all_pairs_variables` variables the candidates are the searches on scores of pairs, order and tree, and for
 the structure the tree: hill climbing takes five times as long there, and finds no more right edges.

@@ -4,9 +4,9 @@
 against it. It is a pure function: no files, no ledger. The lifetime budget and the rule on changed data need the ledger and
 are checked there (`verticil.party.policy.ledger`). What is permitted here still needs an approval.
 
-The privacy statement is that of methods.md 1.1: epsilon = ln gamma, gamma the largest ratio of two entries within a column of
-the matrix; the total per person is the sum over the units of that person. A zero cell makes epsilon infinite: such a unit
-needs every one of its variables in `allow_infinite`, and is then left out of the finite sums (they would say nothing).
+The privacy statement is that of randomization.md 1.1: epsilon = ln gamma, gamma the largest ratio of two entries within a
+column of the matrix; the total per person is the sum over the units of that person. A zero cell makes epsilon infinite: such
+a unit needs every one of its variables in `allow_infinite`, and is then left out of the finite sums (they would say nothing).
 
 Of a masked study nobody reads a column but a dealer of masks with its partner: limits of single columns are those of the floor
 then (`Policy.of_columns`), and what else it needs stands in `verticil.party.limits.masked`.

@@ -1,8 +1,8 @@
 """A randomization in words, for the person who decides.
 
 Promise: every cell of a matrix is said, and the belief that goes with it is the worst case of the amplification bound
-(Evfimievski et al.; methods.md 1.1). Whoever thought a true category likely with the prior r can, by whatever is reported, come
-to think it likely with at most
+(Evfimievski et al.; randomization.md 1.1). Whoever thought a true category likely with the prior r can, by whatever is reported,
+come to think it likely with at most
 
     r g / (1 + r (g - 1)),    g = max over reported y of P[category, y] / min over true z of P[z, y]
 

@@ -3,7 +3,7 @@
 Every set that holds the true category has the same probability, every other set another, e^epsilon times smaller: the true
 category is in the set with probability p = w e^epsilon / (w e^epsilon + K - w), any single other one with probability
 q = (w - p) / (K - 1). For many categories and small epsilon its estimates have less variance than any matrix with K columns
-(methods.md 1.1). p is quantized to a multiple of 2^-64, so gamma = p (K - w) / ((1 - p) w) is a ratio of integers.
+(randomization.md 1.1). p is quantized to a multiple of 2^-64, so gamma = p (K - w) / ((1 - p) w) is a ratio of integers.
 
 With z_x = (1[x in S] - q) / (p - q) of a released set S, sum_x z_x = 1 and E[z_x] = 1[x is true]: unbiased. Counting each of the
 w members as 1/w of a record turns this into the inverse of the K x K symmetric matrix with p/w on its diagonal, which is what

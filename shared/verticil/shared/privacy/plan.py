@@ -5,7 +5,7 @@ that the study causes (`verticil.shared.privacy.events.plan_events`): approvals,
 
 Predicted error, of a one-way share at n common people, as half of its 95 % interval
 - of a randomized column: of a share of 1/K, estimated with the inverse of the matrix. Chance in who is among the people is in it
-  (`verticil.shared.mechanisms.privacy.half_width_of_share`, methods.md 1.1).
+  (`verticil.shared.mechanisms.privacy.half_width_of_share`, randomization.md 1.1).
 - of a table with noise of standard deviation s on each count: 1.96 s / n, from the noise alone. n is public, so a share is its
   noisy count over n, and how many cells the table has does not matter.
 Figures that combine cells or tables, as the probabilities of a family do, are less accurate.

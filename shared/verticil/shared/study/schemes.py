@@ -1,13 +1,13 @@
 """Randomization schemes as they are written in TOML: one table of keys becomes one quantized matrix for each draw.
 
 The same keys stand in a study's ``[[randomization]]``, in its ``[randomization_default]`` and in a party's own declaration
-(contract.md section 1; the matrices are those of methods.md 1.1). Every scheme states its keys; any other key is an error.
+(contract.md section 1; the matrices are those of randomization.md 1.1). Every scheme states its keys; any other key is an error.
 A scheme is over a `Domain`: the categories of a column, or the combinations of a compound, which `groups` then name as lists of
 labels, as in ``groups = [[["Never-married", "Own-child"], ["Divorced", "Own-child"]], ...]``. Groups of one column can be those
 of the study's knowledge, by their rule's name: ``groups = "services"``.
 
 ``subset`` releases a set of categories for each record in place of one. It is offered where it is worth that: from 8 categories
-on and up to epsilon 1 (methods.md 1.1).
+on and up to epsilon 1 (randomization.md 1.1).
 
 In place of the default a study may divide a total among its columns:
 
@@ -28,7 +28,7 @@ One draw randomizes a column, or the combinations of several columns of one part
     impossible = [["Never-married", "Husband"], ["Never-married", "Wife"]]
 
 The domain of a compound is the product of its categories in the order of `jointly`, the first slowest, without the impossible
-combinations (methods.md 1.1). Its size D is what a matrix has rows of.
+combinations (randomization.md 1.1). Its size D is what a matrix has rows of.
 """
 
 from __future__ import annotations

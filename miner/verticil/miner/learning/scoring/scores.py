@@ -15,12 +15,12 @@ With N^ the EM-corrected counts of a family (`TUNING.em_steps` steps), N^_jk of 
     bic-noise = the same with the penalty times c = 1 / prod lambda over the family's columns,
 
 lambda the contrast factor of a column (`contrast_factor`; 1 without randomization). `bic` gives the best synthetic records where
-noise is moderate, `bic-noise` by far the best structure (methods.md section 2). `information` is the mutual information of a
+noise is moderate, `bic-noise` by far the best structure (scores.md section 2). `information` is the mutual information of a
 variable with the joint of its parents, debiased and tested as `verticil.shared.numerics.estimation.information` does it for
 pairs.
 
 `bdeu` is exact for data that are not randomized and wrong for corrected counts, which it takes for data: independent variables
-become dependent with a posterior above .99 (methods.md section 5). So it is there for columns that are released as they are only.
+become dependent with a posterior above .99 (scores.md section 5). So it is there for columns that are released as they are only.
 
 Every table is counted and corrected once, whichever of its variables is asked for as the child. Where no column of a family is
 randomized there is nothing to correct.
@@ -172,7 +172,7 @@ class FamilyScores:
         return self.likelihood(child, parents) - self.penalty(child, parents) * self.noise((*parents, child))
 
     def bdeu(self, child: int, parents: tuple[int, ...]) -> float:
-        """Return the Bayesian Dirichlet score with an equivalent sample of one record (methods.md section 5).
+        """Return the Bayesian Dirichlet score with an equivalent sample of one record (scores.md section 5).
 
         Raises:
             ValueError: a column of the family is randomized.

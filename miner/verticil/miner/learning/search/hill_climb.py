@@ -1,4 +1,4 @@
-"""Hill climbing with a tabu list, for any score that is a sum over families (Bouckaert 1995; methods.md section 2).
+"""Hill climbing with a tabu list, for any score that is a sum over families (Bouckaert 1995; scores.md section 2).
 
 A move adds, deletes or reverses one edge; where a variable has as many parents as the limits admit, the one that is missed least
 goes for the one that comes (a swap, without which the limits hold the climb where the first edges happened to point). Every step

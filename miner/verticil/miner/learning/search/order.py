@@ -1,6 +1,6 @@
 """Searching the orders of the variables: in an order the best parents of each are known, so nothing else is searched.
 
-With additive weights the best parents of a variable are its heaviest predecessors, `max_parents` of them (methods.md section
+With additive weights the best parents of a variable are its heaviest predecessors, `max_parents` of them (scores.md section
 2): exactly so where no limit on a family's cells binds. Where one does, the heaviest set that fits is found by branch and
 bound, exactly unless it would look at more than `TUNING.most_sets` sets of one family; then it is the best of those.
 

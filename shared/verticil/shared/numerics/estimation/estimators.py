@@ -11,7 +11,7 @@ which is the inverse wherever the inverse is positive, and stays on the boundary
 A Dirichlet prior (`prior_count` per cell) can enter in two places. `em_estimate`, which the product samples from, adds it once to
 the counts that the EM ended with: the posterior mean, were these counts observed. `em_projection` with a prior is MAP-EM, in
 which every step adds the prior's mass: the mode of the exact posterior. In small tables under strong noise MAP-EM has the smaller
-Kullback-Leibler distance (methods.md 1.3). In families of a thousand cells it does harm: the EM cannot tell the prior's
+Kullback-Leibler distance (randomization.md 1.3). In families of a thousand cells it does harm: the EM cannot tell the prior's
 records from real ones that the noise moved, and multiplies them, so that rare categories grow (on the shipped federation at
 epsilon 3 a category with a share of 0.0 % got 1.2 %). Measured there with fresh secrets, mean two-way distance MAP-EM / once:
 .0382 / .0321 at epsilon 3, .0917 / .0912 at 1; with 2,000 people .0818 / .0742 and .187 / .195.
@@ -19,7 +19,7 @@ epsilon 3 a category with a share of 0.0 % got 1.2 %). Measured there with fresh
 `ESTIMATORS` holds the ways from released counts to true ones that a study may name: ``em``, ``clip`` (negative counts become 0,
 the others are rescaled), ``simplex`` (the nearest distribution by least squares), and ``inverse``, which projects nothing. All
 are the same where the inverse is not negative. The other two projections are biased and noisier than EM where noise is strong
-(methods.md 1.3). Nothing here gives intervals: they come from the inverse, whichever estimator is chosen.
+(randomization.md 1.3). Nothing here gives intervals: they come from the inverse, whichever estimator is chosen.
 
 The likelihood of a subset column is a composite one: every member of a set counts as 1/w of a record of its own, as in `channel`.
 Its maximum is consistent, and the inverse where that is positive; what members of one set tell together is not in a table.
