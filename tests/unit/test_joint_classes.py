@@ -154,7 +154,7 @@ def test_every_category_of_a_division_has_a_component() -> None:
 
 
 def test_classes_of_two_divisions_that_go_together_get_the_weights_that_they_have() -> None:
-    """Two counts that mostly are the same: at the start the classes are as frequent as if they had nothing to do with each other."""
+    """Two counts that mostly are the same; at the start classes are as frequent as if they had nothing to do with each other."""
     draw = np.random.default_rng(1)
     one = draw.choice(3, 20_000, p=[0.5, 0.3, 0.2])
     other = np.where(draw.random(20_000) < 0.9, one, draw.choice(3, 20_000))
