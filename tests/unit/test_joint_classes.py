@@ -151,3 +151,18 @@ def test_every_category_of_a_division_has_a_component() -> None:
     found = classes_of(divisions, layout, start, fits=2, components=60, seed=[1])
     assert found.possible.reshape(2, 60, 2, 40).any(axis=1).all()
     assert np.allclose(found.weights.sum(axis=1), 1)
+
+
+def test_classes_of_two_divisions_that_go_together_get_the_weights_that_they_have() -> None:
+    """Two counts that mostly are the same; at the start classes are as frequent as if they had nothing to do with each other."""
+    draw = np.random.default_rng(1)
+    one = draw.choice(3, 20_000, p=[0.5, 0.3, 0.2])
+    other = np.where(draw.random(20_000) < 0.9, one, draw.choice(3, 20_000))
+    columns = [one.astype(np.uint8), other.astype(np.uint8)]
+    units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(3))) for v in range(2)]
+    tables = noised(from_columns(columns, units, (3, 3), parts=1), 10.0, bytes(32))
+    allowed = [np.ones((3, 6), np.bool_), np.ones((3, 6), np.bool_)]
+    allowed[0][:, :3], allowed[1][:, 3:] = np.eye(3, dtype=np.bool_), np.eye(3, dtype=np.bool_)
+    found = estimate(tables, seed=1, divisions=[Division(variable=v, allowed=allowed[v]) for v in (0, 1)])
+    real = np.bincount(3 * one + other, minlength=9).reshape(3, 3) / 20_000
+    assert np.abs(found.model.shares((0, 1)) - real).max() < 0.01

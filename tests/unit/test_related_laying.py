@@ -86,3 +86,15 @@ def test_a_table_without_the_persons_id_is_refused_by_name(tmp_path: Path) -> No
     people = people_by_id(["a"], np.zeros((1, 1), np.uint8), [])
     with pytest.raises(DataFault, match=r"DATA_COLUMN_MISSING.*pid"):
         read_rows(rule, study().related[0], study().schema, people, key=bytes(32))
+
+
+def test_a_row_whose_day_is_declared_missing_has_that_category_as_its_gap(tmp_path: Path) -> None:
+    text = STUDY.replace(
+        "bins = [2020-01-01, 2020-07-01, 2021-01-01]",
+        'bins = [2020-01-01, 2020-07-01, 2021-01-01]\nmissing = { category = "unknown", spellings = ["NA"] }',
+    )
+    of = read_study_text(text, Path())
+    found = read(tmp_path, [("a", "NA", "A"), ("a", "2020-03-02", "B")], ["a", "b"], of)
+    assert labels(found, of, 0) == ["[2020-01-01,2020-07-01)", "B", "unknown", "A", "unknown", "no row"]
+    assert not found.undeclared["visits[2].admitted.gap"].any()
+    assert found.n_unordered == 1

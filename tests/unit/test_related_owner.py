@@ -21,6 +21,7 @@ from verticil.party.site import init_state
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
 from verticil.shared.related.figures import row_figures
 from verticil.shared.related.structure import records_fault
+from verticil.shared.release.limits import release_limits
 from verticil.shared.release.related import check_related
 from verticil.shared.synthesis.synthetic import read_records
 
@@ -138,6 +139,14 @@ def test_tables_that_are_not_those_of_the_records_are_found(
         pd.read_parquet(release / name).iloc[::-1].to_parquet(release / name, index=False)
     with pytest.raises(GateFailed, match=f"RELEASE_INVALID.*{name}"):
         check_related(release, found.study, N)
+
+
+def test_no_file_is_larger_than_a_fetch_takes(made: tuple[Path, Synthesized]) -> None:
+    limits = release_limits(made[1].study, N, total=2**40).files
+    release = made[0] / "made/release"
+    for path in release.iterdir():
+        assert path.stat().st_size <= limits[path.name], path.name
+    assert {"people.csv", "people.parquet", "visits.csv", "visits.parquet"} <= limits.keys()
 
 
 def test_the_report_tells_of_rows(made: tuple[Path, Synthesized]) -> None:

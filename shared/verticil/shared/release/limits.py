@@ -18,7 +18,7 @@ from verticil.shared.release.formats import joint
 from verticil.shared.release.formats import posterior as posterior_json
 from verticil.shared.release.manifest import MANIFEST, SIGNATURE
 from verticil.shared.release.posterior import posterior_files
-from verticil.shared.release.related import related_files
+from verticil.shared.release.related import related_files, related_limits
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.synthetic import TABLES, table_bytes
@@ -61,7 +61,7 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
     )
     signed = _DOCUMENT // 8 + _EACH_STATEMENT * (len(study.units) + len(study.parties)) + _EACH_BYTE_OF_THE_STUDY * size
     names = {*FILES, *((PROPOSAL,) if study.left_out else ()), *posterior_files(study), *related_files(study)}
-    tables = {*TABLES, *(posterior_files(study).keys() - {posterior_json.FILE}), *related_files(study)}
+    tables = {*TABLES, *(posterior_files(study).keys() - {posterior_json.FILE})}
     posterior_limits: dict[str, int] = {}
     if study.samples_graphs:
         posterior_limits = {posterior_json.FILE: _DOCUMENT + study.posterior.data_sets * document}
@@ -72,6 +72,7 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
     return ReleaseLimits(
         files={
             **{name: table if name in tables else document for name in names},
+            **related_limits(study, study.release.synthetic_records or n_common),
             **posterior_limits,
             **joint_files,
             MANIFEST: signed,

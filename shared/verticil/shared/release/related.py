@@ -20,7 +20,7 @@ from verticil.shared.release.formats.related_package import FORMATS
 from verticil.shared.release.formats.table_files import write_csv, write_parquet
 from verticil.shared.study.document import IdentifierRule, Study
 from verticil.shared.synthesis.related_rows import PEOPLE, key_rule, tables_of_records, written_schemas
-from verticil.shared.synthesis.synthetic import check_parquet
+from verticil.shared.synthesis.synthetic import check_parquet, table_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,16 @@ def related_files(study: Study) -> Mapping[str, str]:
         for table in study.related
     }
     return {f"{name}.{form}": text for name, text in words.items() for form in FORMATS}
+
+
+def related_limits(study: Study, n_records: int) -> dict[str, int]:
+    """Return the most bytes of each file that `related_files` names: every person has all rows at most."""
+    most = {table.name: table.max_rows for table in study.related}
+    return {
+        f"{name}.{form}": table_bytes(schema, n_records * most.get(name, 1), key_rule(study))
+        for name, schema in (written_schemas(study) if study.related else {}).items()
+        for form in FORMATS
+    }
 
 
 def write_related(folder: Path, pieces: Callable[[], Iterator[pd.DataFrame]], study: Study) -> list[str]:
