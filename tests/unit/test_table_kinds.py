@@ -16,6 +16,7 @@ from verticil.shared.documents.written_values.dates import DAY
 from verticil.shared.study.reading import read_study_text
 from verticil.tables.columns import ColumnProfile
 from verticil.tables.profile import profile_table
+from verticil.tables.ranges import outer_ends
 from verticil.tables.words import column_lines
 
 N: Final = 600
@@ -122,6 +123,29 @@ def test_a_code_for_unknown_among_decimals_is_a_point(tmp_path: Path) -> None:
     assert column.points == (999.9,)
     assert column.bins[-1] < 120
     assert "999.9 in" in words
+
+
+@pytest.mark.parametrize(
+    ("code", "rest"),
+    [("99", AGES), ("0", AGES + 5), ("0", HEIGHTS + 60), ("-1", AGES)],
+)
+def test_a_code_that_stands_apart_is_a_point_and_nobody_is_between(tmp_path: Path, code: str, rest: np.ndarray) -> None:
+    column, words = profile_of(tmp_path, [code if part < 0.04 else str(x) for part, x in zip(PARTS, rest, strict=True)])
+    assert column.points == (float(code),)
+    assert not column.bins[0] <= float(code) < column.bins[-1]
+    assert f"{code} in" in words
+    low, high = min(rest), max(rest)
+    assert column.bins[0] <= low < high < column.bins[-1]
+
+
+def test_a_scale_by_fives_keeps_its_steps(tmp_path: Path) -> None:
+    column, _ = profile_of(tmp_path, [str(5 * (age % 17)) for age in AGES])
+    assert column.points == tuple(range(0, 85, 5))
+    assert column.bins == ()
+
+
+def test_ends_of_bins_are_short_decimals() -> None:
+    assert outer_ends(-1.6, 1.6, whole=False, resolution=0.1) == (-1.6, 1.7)
 
 
 @pytest.mark.parametrize(

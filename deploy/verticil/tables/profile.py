@@ -59,6 +59,7 @@ ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
 """Names of columns that name the record."""
 _MOST_CODES: Final = 100  # distinct whole numbers that can be codes
 _ROWS_OF_A_CODE: Final = 10
+_MOST_STEPS: Final = 30  # of a scale
 _SPARSE: Final = 0.5  # of the whole numbers between the least and the largest code occur
 _VERY_SPARSE: Final = 0.2  # where they have fewer than three digits, or not all the same number of them
 _TAIL: Final = 0.1
@@ -351,6 +352,13 @@ def _are_codes(values: Floats, weights: Ints) -> bool:
     return bool(len(inner) / lattice < (_SPARSE if len(widths) == 1 and min(widths) >= 3 else _VERY_SPARSE))
 
 
+def _is_short_scale(values: Floats, weights: Ints, resolution: float) -> bool:
+    """Return whether numbers are a scale of few steps of several units, such as scores by fives, between which bins would lie."""
+    if len(values) > _MOST_STEPS or weights.min() < FEWEST_ROWS:
+        return False
+    return int(np.gcd.reduce(np.diff(np.round(values / resolution)).astype(np.int64))) > 1
+
+
 def _is_whole(values: Floats) -> bool:
     return bool((np.abs(values - np.round(values)) < 1e-6).all())
 
@@ -368,7 +376,8 @@ def _of_numbers(
             base,
             f"its numbers are too {size} to be written: use a {better} unit, so that they lie within 1e-9 and 1e15",
         )
-    if len(values) <= MANY_VALUES:
+    is_short = len(values) <= MANY_VALUES or (choice.epsilon is None and _is_short_scale(values, weights, resolution))
+    if is_short:
         kept = weights >= FEWEST_ROWS
         if kept.sum() < 2:
             return leave_out(base, f"fewer than 2 numbers have {FEWEST_ROWS} rows")

@@ -28,6 +28,8 @@ POINT: Final = 0.05
 _ZERO_POINT: Final = 0.02
 _STANDS_OUT: Final = 4.0  # times as many rows as an even spread gives a value
 _FAR: Final = 0.5  # of the range of the others lies between a code and the nearest of them
+_GAP: Final = 4.0  # times the largest gap beside
+_BESIDE: Final = 20  # numbers
 _TAILS: Final = (0.01, 0.025, 0.975, 0.99)
 _CODES: Final = re.compile(r"-?(?:9{2,}(?:\.9+)?|8{2,}(?:\.8+)?|7{2,}(?:\.7+)?)|-[1-9]|-(?:9|8|7){1,5}")
 _MONTHS: Final = 60  # days; dates over so many end with months
@@ -79,7 +81,7 @@ def _far_values(values: Floats, weights: Ints, *, are_moments: bool) -> list[flo
         rest_range = values[high - 1] - values[low]
         if (
             weights[high] >= FEWEST_ROWS
-            and values[high] - values[high - 1] > _FAR * rest_range
+            and (values[high] - values[high - 1] > _FAR * rest_range or _stands_apart(values, weights, low, high, high))
             and (are_moments or _is_code(values[high]))
         ):
             far.append(float(values[high]))
@@ -88,12 +90,21 @@ def _far_values(values: Floats, weights: Ints, *, are_moments: bool) -> list[flo
         rest_range = values[high] - values[low + 1]
         alone = values[low] < 0 <= values[low + 1]
         is_far = values[low + 1] - values[low] > _FAR * rest_range or (alone and not are_moments)
-        if weights[low] >= FEWEST_ROWS and is_far and (are_moments or _is_code(values[low])):
+        is_far = is_far or _stands_apart(values, weights, low, high, low)
+        if weights[low] >= FEWEST_ROWS and is_far and (are_moments or values[low] == 0 or _is_code(values[low])):
             far.append(float(values[low]))
             low += 1
             continue
         break
     return sorted(far)
+
+
+def _stands_apart(values: Floats, weights: Ints, low: int, high: int, place: int) -> bool:
+    """Return whether an end of numbers lies behind a gap that those beside have nothing like, with more rows than they have."""
+    beside = slice(low + 1, low + 1 + _BESIDE) if place == low else slice(max(high - _BESIDE, low), high)
+    own = values[low + 1] - values[low] if place == low else values[high] - values[high - 1]
+    gaps = np.diff(values[beside])
+    return len(gaps) > 2 and bool(own >= _GAP * gaps.max() and weights[place] >= 2 * weights[beside].mean())
 
 
 def _is_code(value: float) -> bool:
@@ -181,8 +192,9 @@ def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0)
         (Decimal(repr(end)) / step).to_integral_value(rounding)
         for end, rounding in ((low, ROUND_FLOOR), (high, ROUND_CEILING))
     )
-    bottom, top = (float(number * step) + 0.0 for number in steps)
-    return bottom, top + float(step) if top <= high and not whole else top
+    bottom, top = (number * step for number in steps)
+    top += step if float(top) <= high and not whole else 0
+    return float(bottom) + 0.0, float(top) + 0.0
 
 
 def merge_small_bins(edges: Sequence[float], values: Floats, weights: Ints) -> list[float]:
