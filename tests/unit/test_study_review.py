@@ -54,7 +54,7 @@ def people() -> pd.DataFrame:
 
 def text_of(*open_marks: str) -> str:
     """A drafted study, finished but for these marks."""
-    drafted = vt.study.draft({"clinic": people()})
+    drafted = vt.study.draft({"clinic": people()}, bins=True)
     if "title" not in open_marks:
         drafted = drafted.replace(title="Smoking and age")
     if "purpose" not in open_marks:

@@ -63,18 +63,30 @@ def columns_from(study: Study, origin: str | None) -> tuple[str, ...]:
 
 
 def origin_words(study: Study) -> tuple[str, ...]:
-    """Return where the categories of the columns come from, a sentence each; none where the study says it of no column."""
+    """Return where the categories of the columns come from, a sentence each; none where the study says it of no column.
+
+    Bins that are measured come from no table: their bounds do, or public knowledge, and what the noisy counts said.
+    """
+    measured = tuple(variable.name for variable in study.schema.variables if variable.bounds is not None)
+    of_measured = (
+        f"The bins of {_join_names(measured)} were measured with noise, within the epsilon of the tables; their bounds come from "
+        "where the study says of the column.",
+    ) * bool(measured)
     if len(columns_from(study, None)) == len(tuple(_all_columns(study))):
-        return ()
+        return of_measured
     sentences = {
         TABLE: "were taken from the data themselves: no noise covers them",
         PUBLIC: "are public knowledge, as the study's author states",
         None: "come from a source that the study does not state",
     }
-    return tuple(
-        f"The categories of {_join_names(names)} {words}."
-        for origin, words in sentences.items()
-        if (names := columns_from(study, origin))
+    declared = {origin: tuple(n for n in columns_from(study, origin) if n not in measured) for origin in sentences}
+    return (
+        *(
+            f"The categories of {_join_names(names)} {sentences[origin]}."
+            for origin, names in declared.items()
+            if names
+        ),
+        *of_measured,
     )
 
 

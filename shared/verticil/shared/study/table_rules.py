@@ -68,7 +68,7 @@ def _check_measured_bins(study: Study, source: str) -> None:
         fail(
             where,
             f"{first} one organisation that holds the whole table",
-            hint="declare bins, or run verticil synthesize",
+            hint="declare bins (study draft --with-bins), or run verticil synthesize",
         )
     if study.tables is None or measures_itself(study):
         fail(
