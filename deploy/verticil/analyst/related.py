@@ -76,6 +76,7 @@ def _cost(study: Study, names: tuple[str, ...]) -> str | None:
 
 def _hint(study: Study) -> str:
     """Return what to do instead."""
-    if study.model == "central":
+    protocol = protocol_of(study)
+    if protocol.coordinated and not protocol.opens_tables:
         return 'fewer slots, a larger epsilon, a summary of the rows as one column, or model = "masked" with [tables]'
     return "fewer slots or categories, a larger epsilon, or a summary of the rows as one column"

@@ -24,7 +24,7 @@ from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.related.laying import Laid, Tags
+from verticil.shared.related.laying import Tags
 from verticil.shared.related.tables import RelatedTable
 
 _PURPOSE: Final = b"verticil/party/kept-rows/v1"
@@ -101,13 +101,11 @@ class RelatedColumns:
         codes: name of the column -> (n,).
         fingerprints: name -> SHA-256 of people and codes.
         source_fingerprints: name -> that of the local column.
-        laid: of each table by name, with its counts.
     """
 
     codes: dict[str, Codes] = field(default_factory=dict, repr=False)
     fingerprints: dict[str, bytes] = field(default_factory=dict, repr=False)
     source_fingerprints: dict[str, bytes] = field(default_factory=dict, repr=False)
-    laid: dict[str, Laid] = field(default_factory=dict)
 
 
 def read_related(
@@ -151,7 +149,6 @@ def read_related(
 
         key = derived_key(site_secret, _PURPOSE, table.name.encode())
         laid = read_rows(rules[table.name], table, schema, people, key=key, watch=watch)
-        found.laid[table.name] = laid
         for name, codes in drawn_codes(table, schema, laid, people.tags, key_of):
             found.codes[name] = codes
             found.fingerprints[name] = perturb.fingerprint(people.tags, codes)
