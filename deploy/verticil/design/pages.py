@@ -20,12 +20,13 @@ from starlette.routing import Route
 
 from verticil.analyst.check import check
 from verticil.analyst.models import ModelRow, compare_models
-from verticil.analyst.prediction import nearer_text, prediction_text
+from verticil.analyst.prediction import prediction_text, worth_of
 from verticil.curator.plan import OwnersPlan, plan_of
 from verticil.design.edits import Design, design_of, edited
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.documents.config import toml_text
 from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.numerics.joint.worth import sentence
 from verticil.shared.pages.rendering import Problem, Templates
 from verticil.shared.pages.server import PageServer, form_of
 from verticil.shared.privacy.plan import BudgetPlan
@@ -138,7 +139,7 @@ def _owners(study: Study, n: int | None) -> PlanPage:
         n=plan.n,
         owner=plan,
         distance="" if row.prediction is None else prediction_text(row.prediction),
-        nearer="" if row.prediction is None else nearer_text(row.prediction),
+        nearer="" if row.prediction is None else sentence(worth_of(row.prediction)),
         findings=plan.findings,
         drowned=row.drowned_relations[:_MOST_RELATIONS],
         n_drowned=row.n_drowned_pairs,
@@ -160,7 +161,7 @@ def _together(study: Study, n: int | None, today: dt.date) -> PlanPage:
     return PlanPage(
         n=result.table.n,
         distance="" if result.prediction is None else prediction_text(result.prediction),
-        nearer="" if result.prediction is None else nearer_text(result.prediction),
+        nearer="" if result.prediction is None else sentence(worth_of(result.prediction)),
         table=result.table,
         budget=result.plan,
         models=tuple(
