@@ -226,7 +226,9 @@ def test_a_drafted_frame_comes_back_from_its_own_codes(tmp_path: Path) -> None:
     """Without noise and without a model: what the draft's categories, bins and points keep of each column by itself."""
     frame = frame_of_all_types()
     frame.to_parquet(tmp_path / "owner.parquet", index=False)
-    study = vt.study.draft({"owner": tmp_path / "owner.parquet"}, title="types", purpose="all of them").resolved
+    study = vt.study.draft(
+        {"owner": tmp_path / "owner.parquet"}, title="types", purpose="all of them", bins=True
+    ).resolved
     own = read_table(
         tmp_path / "owner.parquet",
         study,

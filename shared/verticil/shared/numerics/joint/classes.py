@@ -86,7 +86,7 @@ class Weighing:
         return (self.weights()[:fits] / np.float32(fits)).reshape(-1)
 
     def begin(self) -> None:
-        """Begin a gradient."""
+        """Set the gradient to zero, before the tables of each resolution add to it."""
         self.gradient = np.zeros_like(self.gradient)
 
     def take(self, released: Singles, gradient: Singles) -> None:
