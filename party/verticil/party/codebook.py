@@ -72,7 +72,7 @@ def _normalise(table: Table) -> frozenset[tuple[str, ...]]:
 
 
 def _column(table: Table, datasets: Mapping[str, DatasetRule]) -> ColumnCodebook:
-    table.only("source", "dataset", *CODEBOOK_KEYS)
+    table.only("source", "dataset", *(key for key in CODEBOOK_KEYS if key != "bounds"))  # a node measures no bins
     source = table.value(str, "source")
     column = Column(dataset=_dataset(table, datasets, [source]), source=source)
     try:
