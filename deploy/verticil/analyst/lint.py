@@ -94,7 +94,7 @@ def lint_owner(study: Study, own: Study, n: int) -> list[Finding]:
         n: number of people.
     """
     findings = list(review_findings(study))
-    findings += [*_knowledge(study), *_labels(study), *_structure(own), *related_findings(own, n)]
+    findings += [*_knowledge(study), *_labels(own), *_structure(own), *related_findings(own, n)]
     if own.tables is not None and (words := delta_words(n, own.tables.delta)) is not None:
         findings.append(warning("delta-large", "tables.delta", *words))
     return findings
@@ -382,7 +382,8 @@ def _labels(study: Study) -> Iterator[Finding]:
                     "merge them; a party can recode its own spelling",
                 )
 
-        if variable.means is None and variable.representatives is None and variable.wide_bins:
+        is_even = study.release.within_bins != "linked" and variable.means is None and variable.representatives is None
+        if is_even and variable.wide_bins:
             yield warning(
                 "bin-wide",
                 f"variable '{variable.name}'",

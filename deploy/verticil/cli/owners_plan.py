@@ -41,10 +41,19 @@ def _print_plan(plan: OwnersPlan) -> None:
     from verticil.shared.numerics.joint.worth import sentence
     from verticil.shared.numerics.knowledge.words import describe_knowledge
     from verticil.shared.study.review import origin_words
+    from verticil.shared.study.tables import COARSE_PART, PROFILE_PART
 
     study, (*_, middle, _) = plan.study, plan.rows
     put(f"[bold]{study.id}[/]  {len(study.schema)} columns of one owner, for verticil synthesize")
     say(f"noise on {plan.n_tables:,} tables, drawn once, for {plan.n:,} people (--n says another number)")
+    if plan.n_measured:
+        say(f"{100 * PROFILE_PART:g} % of the noise's budget measures the bins of {plan.n_measured} columns")
+    if plan.n_coarse:
+        whole = "the rest" if plan.n_measured else "the budget"
+        say(
+            f"{100 * COARSE_PART:g} % of {whole} measures {plan.n_coarse:,} pairs again in ranges of neighbouring categories, "
+            "for the relations of numbers"
+        )
     table = plain_table(
         "epsilon",
         right=("noise on a count", "distance", "independent columns", "shares that drown", "relations that drown"),

@@ -23,7 +23,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.review import origin_words
-from verticil.shared.study.tables import tables_of, tables_sigma
+from verticil.shared.study.tables import coarse_pairs, profiled, tables_of, tables_sigma
 
 if TYPE_CHECKING:
     from verticil.shared.documents.json_document import Json
@@ -61,12 +61,16 @@ class OwnersPlan(Judged):
     Attributes:
         study, findings: that would be carried out; see `Judged`.
         n: number of people.
-        n_tables: tables that get noise.
+        n_tables: tables of columns that get noise.
+        n_coarse: pairs that are measured again in runs of neighbouring categories, for the relations of numbers.
+        n_measured: numbers whose bins are measured.
         rows: by epsilon, ascending; the middle one is the study's.
     """
 
     n: int
     n_tables: int
+    n_coarse: int
+    n_measured: int
     rows: tuple[PlanRow, ...]
 
     def to_dict(self, *, strict: bool = False) -> dict[str, Json]:
@@ -79,6 +83,8 @@ class OwnersPlan(Judged):
                 "model": self.study.model,
                 "n": self.n,
                 "tables": self.n_tables,
+                "coarse_tables": self.n_coarse,
+                "measured_columns": self.n_measured,
                 "by_epsilon": [dataclasses.asdict(row) for row in self.rows],
                 "stated": describe_knowledge(self.study.knowledge, self.study.schema),
                 "origins": list(origin_words(self.study)),
@@ -107,6 +113,8 @@ def plan_of(study: Study, *, n: int | None = None) -> OwnersPlan:
         study=own,
         n=people,
         n_tables=len(tables_of(own)),
+        n_coarse=len(coarse_pairs(own)),
+        n_measured=len(profiled(own)),
         rows=rows,
         findings=tuple(by_severity([*lint_owner(study, own, people), *_lost(own, rows[1], people)])),
     )
