@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 from support import PATIENCE_SECONDS
 from support import miner_service as service
@@ -112,11 +112,26 @@ seed = 1
 """
 
 
-@pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def playwright() -> Iterator[Playwright]:
+    """Playwright, for this module only: while it runs the thread has its event loop, and another test could run none."""
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(playwright: Playwright) -> Iterator[Browser]:
     """Debian's Chromium, which .ci/packages names, in place of one that would have to be downloaded."""
     arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-quic", "--hide-scrollbars"]
-    return {**browser_type_launch_args, "executable_path": "/usr/bin/chromium", "args": arguments}
+    found = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def browser_context_args() -> dict[str, Any]:
+    """Return no arguments of a context: those of pytest-playwright need its own Playwright."""
+    return {}
 
 
 class Watched:
