@@ -197,3 +197,19 @@ def test_a_study_of_one_owner_has_the_owner_s_plan(tmp_path: Path) -> None:
 def test_the_command_names_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "ui", str(tmp_path / "no.toml"), "--listen", "127.0.0.1:0"]) == 2
     assert "FILE_MISSING" in capsys.readouterr().err
+
+
+def test_bins_that_are_measured_are_said_and_no_edit_touches_them() -> None:
+    text = """id = "a"
+[[party]]
+name = "owner"
+[[variable]]
+party = "owner"
+name = "age"
+type = "integer"
+bins = "private"  # measured
+bounds = [0, 120]
+"""
+    (column,) = design_of(text).columns
+    assert (column.bins, column.bounds) == ("", "0 and 120")
+    assert 'bins = "private"  # measured' in edited(text, {"in-0": "yes"})

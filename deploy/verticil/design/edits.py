@@ -16,6 +16,7 @@ import tomlkit
 from tomlkit.exceptions import ParseError
 
 from verticil.shared.core.errors import Misuse
+from verticil.shared.study.typed_variables import PRIVATE
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
 _LARGEST: Final = 50.0
@@ -26,7 +27,8 @@ class DesignColumn:
     """One column as the file has it.
 
     Attributes:
-        bins: its edges, as they are typed; empty: it has categories.
+        bins: its edges, as they are typed; empty: it has categories, or its bins are measured.
+        bounds: of bins that are measured with noise; empty: they are not.
         categories: empty: it has bins.
         epsilon: of its own ``[[randomization]]``; None: the default's, or its scheme has none.
         is_fixed: its scheme has no ε to edit, or it is randomized together with others.
@@ -36,6 +38,7 @@ class DesignColumn:
     name: str
     party: str
     bins: str
+    bounds: str
     categories: tuple[str, ...]
     epsilon: float | None
     is_fixed: bool
@@ -91,11 +94,13 @@ def design_of(text: str) -> Design:
         rule = next((rule for rule in rules if name in list(rule.get("variables", []))), None)
         is_fixed = rule is not None and (len(rule["variables"]) > 1 or "epsilon" not in rule)
         is_fixed = is_fixed or (rule is None and "epsilon" not in default)
+        is_measured = variable.get("bins") == PRIVATE
         columns.append(
             DesignColumn(
                 name=name,
                 party=str(variable.get("party", "")),
-                bins=", ".join(map(_plain, variable.get("bins", []))),
+                bins="" if is_measured else ", ".join(map(_plain, variable.get("bins", []))),
+                bounds=" and ".join(map(_plain, variable.get("bounds", []))) if is_measured else "",
                 categories=tuple(map(str, variable.get("categories", []))),
                 epsilon=None if rule is None or is_fixed else float(rule["epsilon"]),
                 is_fixed=is_fixed,

@@ -60,7 +60,7 @@ class PlanPage:
 
     Attributes:
         problem, hint: why there is no plan; then nothing else is stated.
-        distance, nearer: predicted distance to the people, and of independent columns, in words.
+        distance, nearer: predicted distance to the people in words, and the sentence on what records will be worth.
         owner: of a study of one party: what its release will be worth.
         drowned: relations that the noise hides, as pairs of columns; `n_drowned` of `n_relations` in all.
     """
