@@ -153,6 +153,14 @@ def changes(before: Study, after: Study) -> Iterator[str]:
     """Yield what was changed, a line each: the keys that were written, and what does not apply to an owner alone."""
     yield f'[structure] method = "{after.structure.method}"'
     yield f'[release] sample_from = "{after.records_from}"'
+    if after.release.within_bins != before.release.within_bins:
+        yield f'[release] within_bins = "{after.release.within_bins}"'
+    if (
+        after.tables is not None
+        and after.tables.resolution == "two"
+        and (before.tables is None or not before.tables.resolution)
+    ):
+        yield '[tables] resolution = "two"'
     if after.tables is None:
         yield "no noise is added: nothing that is published has a bound"
     elif counts_people(after):

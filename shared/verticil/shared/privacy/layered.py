@@ -88,7 +88,7 @@ def _words(event: LayeredCounts) -> str:
     if event.coarse_sigma is not None:
         parts.append(f"{event.coarse_sigma:.4g} on {event.coarse_tables} tables of ranges of neighbouring categories")
     if event.profile_sigma is not None:
-        parts.append(f"{event.profile_sigma:.4g} on the profiles of {event.profiles} numbers")
+        parts.append(f"{event.profile_sigma:.4g} on {event.profiles} histograms of numbers")
     return (
         f"discrete Gaussian noise was added to every count ({'; '.join(parts)}): together epsilon {cost.epsilon:.4g}, "
         f"delta {cost.delta:.4g}"

@@ -200,6 +200,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "prior": wording.percent(PRIOR, 0),
         "alignment": statement.alignment,
         "origins": origin_words(study),
+        "measured_bins": any(variable.bounds is not None for variable in study.schema.variables),
         "stated": describe_knowledge(study.knowledge, study.schema),
         "stated_heading": HEADING,
         "stated_explained": EXPLAINED,
