@@ -49,6 +49,8 @@ EXEMPT: Mapping[str, str] = {
     "shared.study.related_tables.read_related": "part of read_study, which is fuzzed",
     "party.related_people.read_related": "reads with party.dataset.source.read_batches, as tables of people are read",
     "shared.study.typed_variables.read_values": "part of read_study, which is fuzzed",
+    "shared.study.typed_variables.read_bounds": "part of read_study, which is fuzzed",
+    "design.edits.parse": "the analyst's own study.toml, by tomlkit; tests/unit/test_design_page.py names what cannot be read",
     "shared.federation.airgap.bundle.verify_bundle": "reads with read_statement, and verifies with verify_signed",
     "cli.party_study.load": "reads with read_study",
     "shared.storage.disk.read_only_fault": "makes an error, and reads nothing",

@@ -103,7 +103,7 @@ CASES: dict[str, Case] = {
     "another kind of file": Case(
         spoil=lambda desk: desk.file("clinic.csv").write_bytes(b"PAR1" + CANARY_VALUE.encode()) and None,
         code="DATA_UNREADABLE", exit_code=1, hint='set format = "parquet"',
-        says=("clinic.csv: this is a Parquet file, expected csv",),
+        says=("clinic.csv: this is a Parquet file, expected CSV",),
     ),
     "absent column": Case(
         spoil=edit("clinic.csv", "smoker", "smokes"),

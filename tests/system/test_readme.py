@@ -29,6 +29,7 @@ RUN_ELSEWHERE = {
     "knowledge.md": "test_knowledge_page.py",
     "measured.md": "../../deploy/experiments/tests/test_reproduce.py",
     "posterior.md": "test_posterior_nodes.py",
+    "releases.md": "../unit/test_release_estimates_cli.py",
     "several-rows.md": "test_several_rows_page.py",
     "python.md": "test_tutorial.py",
     "studies.md": "../unit/test_typed_columns.py",
