@@ -102,7 +102,12 @@ CASES: dict[str, Case] = {
     ),
     "another kind of file": Case(
         spoil=lambda desk: desk.file("clinic.csv").write_bytes(b"PAR1" + CANARY_VALUE.encode()) and None,
-        code="DATA_UNREADABLE", exit_code=1, hint='set format = "parquet"',
+        code="DATA_UNREADABLE", exit_code=1, hint='set format = "parquet"', commands=("party check",),
+        says=("clinic.csv: this is a Parquet file, expected csv",),
+    ),
+    "another kind of file than its name says": Case(
+        spoil=lambda desk: desk.file("clinic.csv").write_bytes(b"PAR1" + CANARY_VALUE.encode()) and None,
+        code="DATA_UNREADABLE", exit_code=1, hint="call the file by what it is", commands=("simulate",),
         says=("clinic.csv: this is a Parquet file, expected CSV",),
     ),
     "absent column": Case(
