@@ -14,8 +14,9 @@ CITED = re.compile(r"(?<![\w`{}*/-])([\w-]+\.md)(?:,? (?:section )?(\d+(?:\.\d+)
 
 
 def citations(text: str) -> set[tuple[str, str]]:
-    """(page, section or nothing) of every page that a program text names in a sentence."""
-    return {(page, section) for page, section in CITED.findall(re.sub(r"\s*\n\s*(?:#\s*)?", " ", text))}
+    """(page, section or nothing) of every page that a program text names in a sentence; a module may end with ``.md``."""
+    words = re.sub(r"^\s*(?:from|import) .*$", "", text, flags=re.MULTILINE)
+    return {(page, section) for page, section in CITED.findall(re.sub(r"\s*\n\s*(?:#\s*)?", " ", words))}
 
 
 def missing(page: str, section: str) -> bool:
