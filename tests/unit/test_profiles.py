@@ -124,6 +124,19 @@ def test_zero_and_a_usual_code_become_points_and_a_declared_one_is_one_whatever_
     assert 999.0 in ages.candidates
 
 
+def test_people_who_are_thinly_spread_are_not_cut_off() -> None:
+    """Even cells of 24 people under a noise of 50: the mean distance of 20 draws was .12 (standard error .02), and .5 without a
+    look at all the cells behind an end."""
+    values = np.floor(np.random.default_rng(1).uniform(-12_419, 13_140, 3_876))
+    grid = grid_of((-12_419.0, 13_514.0), step=1.0, codes=False)
+    missed = []
+    for seed in range(20):
+        found = profile_of(grid, counts_of(grid, values, 50.0, seed), 50.0)
+        below = np.searchsorted(np.sort(values), found.edges[1:-1]) / len(values)
+        missed.append(np.abs(below - np.cumsum(found.shares)[:-1]).max())
+    assert np.mean(missed) < 0.25
+
+
 def test_values_outside_the_bounds_are_counted_and_go_into_the_outer_bins() -> None:
     values = np.concatenate([np.random.default_rng(1).uniform(0, 100, 6_000), np.full(3_000, 250.0)])
     grid = grid_of((0.0, 100.0), step=0.1, codes=False)

@@ -10,7 +10,8 @@ Two more cells count what lies below and above the bounds.
 From the noisy counts alone follow
 
 - points: those that are declared, and candidates of more people than 4 standard deviations of the noise and `LEAST_POINT` of all;
-- ends: the outermost cells around which there are more people than 3 standard deviations of the noise;
+- ends: the outermost cells around which there are more people than 3 standard deviations of the noise; where cells have one
+  width the bounds, if there are more than 2 in all the cells behind an end together;
 - bins: about `BINS` groups of neighbouring cells with as many people each; a cell with more stands alone.
 """
 
@@ -38,6 +39,8 @@ _AROUND: Final = (2, 10)  # cells on each side that are added up: few tell where
 _BEYOND: Final = 3.0
 """Standard deviations of noise that nobody makes. An end too far out, which one column in five has, costs less than one that cuts
 people off: the cells there have next to no share."""
+_BEYOND_OF_REST: Final = 2.0
+"""The same of all cells behind an end together, where cells have one width: there an end too far out costs next to nothing."""
 _OF_A_POINT: Final = 4.0
 
 
@@ -170,7 +173,9 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
         else:
             in_cells[_cell(grid.edges, candidate)] += count
     in_cells[[0, -1]] += noisy[n_cells : n_cells + 2]
-    first, last = _ends(cells + in_cells, sigma)
+    first, last = _ends(
+        cells + in_cells, sigma, are_even=bool(np.diff(grid.edges).max() < 3 * np.diff(grid.edges).min())
+    )
     edges, fine = grid.edges, cells
     if len(grid.fine) > len(grid.edges):
         edges, fine = _divided(grid, cells, counts)
@@ -213,7 +218,7 @@ def _divided(grid: Grid, cells: Floats, counts: Sequence[int]) -> tuple[Floats, 
     return edges, parts + ((cells - sums) / (n_parts + 1))[of]
 
 
-def _ends(cells: Floats, sigma: float) -> tuple[int | None, int | None]:
+def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int | None, int | None]:
     """Return the outermost cells with people; none: the noise hides them.
 
     From the cells whose surroundings have people beyond noise, the ends move outward over windows that have some, too.
@@ -224,21 +229,22 @@ def _ends(cells: Floats, sigma: float) -> tuple[int | None, int | None]:
     if not len(there):
         return None, None
     first, last = int(there[0]), int(there[-1])
-    return len(cells) - 1 - _outward(cells[::-1], len(cells) - 1 - first, _BEYOND * sigma), _outward(
-        cells, last, _BEYOND * sigma
-    )
+    behind = len(cells) - 1 - _outward(cells[::-1], len(cells) - 1 - first, sigma, are_even=are_even)
+    return behind, _outward(cells, last, sigma, are_even=are_even)
 
 
-def _outward(cells: Floats, last: int, enough: float) -> int:
-    """Return the last cell after which no window of cells has more people than noise makes of nobody."""
-    while True:
-        for around in _AROUND:
-            window = cells[last + 1 : last + 2 + 2 * around]
-            if len(window) and float(window.sum()) > enough * math.sqrt(len(window)):
-                last += len(window)
-                break
-        else:
-            return last
+def _outward(cells: Floats, last: int, sigma: float, *, are_even: bool) -> int:
+    """Return the last cell behind which no window of cells has more people than noise makes of nobody."""
+    while last < len(cells) - 1:
+        rest = cells[last + 1 :]
+        if are_even and float(rest.sum()) > _BEYOND_OF_REST * sigma * math.sqrt(len(rest)):
+            return len(cells) - 1
+        windows = (rest[: 2 * around + 1] for around in _AROUND)
+        found = next((w for w in windows if float(w.sum()) > _BEYOND * sigma * math.sqrt(len(w))), None)
+        if found is None:
+            break
+        last += len(found)
+    return last
 
 
 def _excess(cells: Floats, around: int, sigma: float) -> Floats:
