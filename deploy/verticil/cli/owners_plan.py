@@ -47,9 +47,8 @@ def _print_plan(plan: OwnersPlan) -> None:
     put(f"[bold]{study.id}[/]  {len(study.schema)} columns of one owner, for verticil synthesize")
     say(f"noise on {plan.n_tables:,} tables, drawn once, for {plan.n:,} people (--n says another number)")
     if plan.n_measured:
-        say(
-            f"{100 * PROFILE_PART:g} % of the noise's budget measures the bins of {plan.n_measured} column{'s' * (plan.n_measured > 1)}"
-        )
+        columns = "1 column" if plan.n_measured == 1 else f"{plan.n_measured} columns"
+        say(f"{100 * PROFILE_PART:g} % of the noise's budget measures the bins of {columns}")
     if plan.n_coarse:
         whole = "the rest" if plan.n_measured else "the budget"
         say(
