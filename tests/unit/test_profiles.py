@@ -20,7 +20,7 @@ from verticil.shared.privacy.events import from_json, to_json
 from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
-from verticil.shared.study.profiles import grid_of_variable, variable_of_profile
+from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_with
 from verticil.shared.study.reading import read_study, read_study_text
 from verticil.shared.study.tables import coarse_pairs, set_sigmas, set_sizes
 from verticil.shared.study.typed_variables import even_bins, value_labels
@@ -245,7 +245,8 @@ def test_the_same_table_again_costs_nothing_and_has_the_same_bins(
 def test_noise_that_hides_a_column_leaves_bins_of_equal_width() -> None:
     age = owners_study(read_study_text(STUDY, Path(), by_owner=True), method="joint", epsilon=1).schema[0]
     noise = np.rint(np.random.default_rng(1).normal(0, 100, grid_of_variable(age).size)).astype(int)
-    found = variable_of_profile(dataclasses.replace(age, profile=tuple(noise.tolist())), 100.0)
+    measured = dataclasses.replace(age, profile=tuple(noise.tolist()))
+    found = variable_with(measured, profile_of_variable(measured, 100.0))
     assert found.bins == even_bins((0.0, 120.0), 1.0)
     assert max(np.diff(found.bins or ())) - min(np.diff(found.bins or ())) <= 1
 

@@ -19,11 +19,11 @@ from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes, Floats, Ints
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.profiles import Grid, parts_of
+from verticil.shared.numerics.estimation.profiles import Grid, Profile, parts_of, profile_of
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study import rules
 from verticil.shared.study.document import Study
-from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_of_profile
+from verticil.shared.study.profiles import grid_of_variable, variable_with
 from verticil.shared.study.tables import profiled, set_sigmas
 
 _FAR = 1e15  # farther than any edge may be
@@ -54,6 +54,7 @@ def measure_profiles(
         return study, table, ()
     sigma = set_sigmas(study).profiles
     assert sigma is not None  # of each set that has tables
+    deviation = math.sqrt(discrete_gaussian.variance(sigma))
     key, codes, found = noise_key(release, secret), list(table.codes), dict[int, Variable]()
     remarks: list[str] = []
     for place in places:
@@ -64,10 +65,10 @@ def measure_profiles(
         if len(grid.fine) > len(grid.edges):
             second = _second_histogram(grid, cells, parts_of(grid, counts.tolist()))
             counts = np.append(counts, second + discrete_gaussian.draw(key, b"parts" + label, second.shape, sigma))
-        measured = dataclasses.replace(variable, profile=tuple(counts.tolist()))
-        found[place] = variable_of_profile(measured, math.sqrt(discrete_gaussian.variance(sigma)))
-        codes[place] = _coarser(cells, _grid_variable(variable), found[place])
-        remarks += _remarks(found[place], sigma)
+        profile = profile_of(grid, counts.tolist(), deviation)
+        found[place] = variable_with(dataclasses.replace(variable, profile=tuple(counts.tolist())), profile)
+        codes[place] = _coarser(cells, grid, found[place])
+        remarks += _remarks(found[place], profile, deviation / max(int(counts[: grid.size].sum()), 1))
     final = _with(study, found)
     rules.check(final, source="the owner's study with its measured bins")
     return final, dataclasses.replace(table, codes=tuple(codes)), tuple(remarks)
@@ -112,12 +113,12 @@ def _grid_variable(variable: Variable) -> Variable:
     )
 
 
-def _coarser(codes: Codes, grid: Variable, found: Variable) -> Codes:
+def _coarser(codes: Codes, grid: Grid, found: Variable) -> Codes:
     """Return codes of a grid's cells as codes of the bins and points that were found."""
-    bins, edges = np.asarray(found.bins, np.float64), np.asarray(grid.bins, np.float64)
-    lower = np.append(edges[1], edges[1:-1])  # of each cell; of the one below, its upper edge
+    bins = np.asarray(found.bins, np.float64)
+    lower = np.append(grid.fine[0], grid.fine)  # of each cell; of the one below, its upper edge
     to = list(np.clip(np.searchsorted(bins, lower, side="right") - 1, 0, found.n_bins - 1))
-    for point in grid.points:
+    for point in grid.candidates:
         is_point = point in found.points
         place = np.clip(np.searchsorted(bins, point, side="right") - 1, 0, found.n_bins - 1)
         to.append(found.n_bins + found.points.index(point) if is_point else place)
@@ -125,17 +126,21 @@ def _coarser(codes: Codes, grid: Variable, found: Variable) -> Codes:
     return np.asarray(to)[codes].astype(found.code_dtype)
 
 
-def _remarks(variable: Variable, sigma: float) -> Iterator[str]:
-    """Yield what a profile lost: all of it to the noise, or people outside the bounds."""
-    profile = profile_of_variable(variable, sigma)
+def _remarks(variable: Variable, profile: Profile, noise: float) -> Iterator[str]:
+    """Yield what a profile lost: all of it to the noise, or people outside the bounds.
+
+    Args:
+        variable: with its bins.
+        profile: that they follow from.
+        noise: standard deviation of the noise on a count, of all people.
+    """
     if not profile.bins:
         yield (
             f"'{variable.name}': the noise hides its profile, so it has {variable.n_bins} bins of equal width between its "
             "bounds: allow a larger epsilon, or declare bins"
         )
     outside = profile.below + profile.above
-    people = max(sum(variable.profile[: grid_of_variable(variable).size]), 1)
-    if outside > max(0.01, 4 * sigma / people):
+    if outside > max(0.01, 4 * noise):
         yield (
             f"'{variable.name}': about {100 * outside:.2g} % of the people have values outside its bounds (counted with noise), "
             "which go into the outer bins: widen the bounds"

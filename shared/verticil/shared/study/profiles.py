@@ -38,19 +38,24 @@ def profile_of_variable(variable: Variable, deviation: float) -> Profile:
 def measured_profiles(study: Study) -> dict[int, Profile]:
     """Return the profile of each variable of a study whose bins were measured and are not hidden by noise, by position."""
     measured = {place: each for place, each in enumerate(study.schema.variables) if each.profile}
-    sigma = set_sigmas(study).profiles if measured and study.tables is not None else None
-    if sigma is None:
+    deviation = _deviation(study) if measured else None
+    if deviation is None:
         return {}
-    found = {place: profile_of_variable(each, math.sqrt(variance(sigma))) for place, each in measured.items()}
+    found = {place: profile_of_variable(each, deviation) for place, each in measured.items()}
     return {place: profile for place, profile in found.items() if profile.bins}
 
 
-def variable_of_profile(variable: Variable, deviation: float) -> Variable:
-    """Return a variable with the bins and points that its noisy counts give it; arguments and errors as `profile_of_variable`.
+def _deviation(study: Study) -> float | None:
+    """Return the standard deviation of the noise on a count of profiles, people; None: none are measured."""
+    sigma = None if study.tables is None else set_sigmas(study).profiles
+    return None if sigma is None else math.sqrt(variance(sigma))
+
+
+def variable_with(variable: Variable, profile: Profile) -> Variable:
+    """Return a variable with the bins and points that its profile says.
 
     Where the noise hides where its people are, it has bins of equal width between its bounds.
     """
-    profile = profile_of_variable(variable, deviation)
     words = variable.labels[variable.n_valued :]
     bins = profile.bins
     if not bins or len(bins) + len(profile.points) + len(words) < 3:
@@ -71,12 +76,12 @@ def check_profiles(study: Study, *, source: str) -> None:
         Misuse: STUDY_INVALID.
     """
     measured = [variable for variable in study.schema.variables if variable.profile]
-    sigma = set_sigmas(study).profiles if measured and study.tables is not None else None
+    deviation = _deviation(study) if measured else None
     for variable in measured:
         where = f"{source}: variable '{variable.name}'"
         try:
-            is_found = sigma is not None and variable_of_profile(variable, math.sqrt(variance(sigma))) == variable
+            profile = None if deviation is None else profile_of_variable(variable, deviation)
         except ValueError as error:
             fail(f"{where}: profile", str(error))
-        if not is_found:
+        if profile is None or variable_with(variable, profile) != variable:
             fail(where, "its bins are not those that its noisy counts give")

@@ -477,15 +477,8 @@ def _numbers(
             raise ValueError(f"variable '{variable.name}': a bin holds no whole number")
         if tilt is None:
             return generator.integers(whole[bins], whole[bins + 1]), 0
-        values = np.floor(low + (high - low) * _tilt_places(bins, tilt, generator, first)).astype(np.int64)
-        return np.clip(values, whole[bins], whole[bins + 1] - 1), 0
     place = generator.random(len(column)) if tilt is None else _tilt_places(bins, tilt, generator, first)
-    if variable.decimals is not None:
-        step, decimals = 10.0**-variable.decimals, variable.decimals
-        cut = np.floor((low + (high - low) * place) / step + 1e-9) * step
-        inside: Floats = np.round(np.clip(cut, low, high - step), decimals).astype(np.float64)
-        return inside, decimals
-    return _in_steps(edges, low + (high - low) * place, low, high)
+    return _in_writing(variable, column, low + (high - low) * place)
 
 
 def _tilt_places(bins: NDArray[np.intp], tilt: Floats, generator: np.random.Generator, first: int = 0) -> Floats:

@@ -185,7 +185,8 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
         even = np.full(len(edges) - 1, 1 / (len(edges) - 1))
         return Profile(bins=(), points=tuple(points), edges=edges, shares=even, below=below, above=above)
     inside = (edges >= grid.edges[first]) & (edges <= grid.edges[last + 1])
-    fine = fine + in_cells[_cells(grid.edges, edges)] * np.diff(edges) / np.diff(grid.edges)[_cells(grid.edges, edges)]
+    of = _cells(grid.edges, edges)
+    fine = fine + in_cells[of] * np.diff(edges) / np.diff(grid.edges)[of]
     kept = inside[:-1] & inside[1:]
     edges, shares = edges[inside], _smooth(fine[kept], np.diff(edges)[kept], sigma)
     return Profile(

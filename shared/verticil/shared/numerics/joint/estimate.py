@@ -337,8 +337,7 @@ class _Estimate:
         missed = float(fitted["discrepancy"]) * cells
         ours = missed + 2 * (float(fitted["risk"]) - missed) / PENALTY - cells
         truncated = -float(cells)
-        coarse = () if self._tables.coarse is None else self._tables.coarse.tables
-        for table in (*self._tables.tables, *coarse):
+        for table in self._tables.all_tables:
             below = np.minimum(table.counts, 0.0) / table.sigma
             truncated += float((below**2).sum()) + 2 * float((table.counts > 0).sum())
         return math.sqrt(ours / truncated) if ours > truncated > 0 else None
@@ -482,8 +481,7 @@ def _identity(tables: NoisyTables, seed: int, divisions: Sequence[Division] = ()
         digest.update(runs.astype(np.int64).tobytes())
     for unit in tables.units:
         digest.update(f"{unit.variables}{unit.domain}".encode() + unit.channel.digest())
-    coarse = () if tables.coarse is None else tables.coarse.tables
-    for table in (*tables.tables, *coarse):
+    for table in tables.all_tables:
         digest.update(f"{table.units} {table.sigma!r} {len(table.parts)}".encode())
         for counts in (table.counts, *table.parts):
             digest.update(np.ascontiguousarray(counts, dtype=np.float64).tobytes())

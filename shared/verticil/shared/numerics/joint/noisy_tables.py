@@ -153,10 +153,14 @@ class NoisyTables:
         return any(not unit.channel.is_identity for unit in self.units)
 
     @property
+    def all_tables(self) -> tuple[MeasuredTable, ...]:
+        """The tables, and behind them the coarse ones."""
+        return self.tables if self.coarse is None else (*self.tables, *self.coarse.tables)
+
+    @property
     def n_cells(self) -> int:
         """How many cells were measured, those of the coarse tables among them."""
-        coarse = () if self.coarse is None else self.coarse.tables
-        return sum(table.counts.size for table in (*self.tables, *coarse))
+        return sum(table.counts.size for table in self.all_tables)
 
     def combined(self) -> NoisyTables:
         """Return the fine tables with what the coarse ones say of them, and no coarse ones.
