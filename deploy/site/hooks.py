@@ -82,9 +82,14 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Return a page whose formulas are MathML."""
+    """Return a page whose formulas are MathML; one that is wider than a telephone is scrolled by itself."""
     return _FORMULA.sub(
-        lambda found: convert(html.unescape(found[2]), display="inline" if found[1] == "span" else "block"), content
+        lambda found: (
+            convert(html.unescape(found[2]), display="inline")
+            if found[1] == "span"
+            else f'<div style="overflow-x:auto">{convert(html.unescape(found[2]), display="block")}</div>'
+        ),
+        content,
     )
 
 
