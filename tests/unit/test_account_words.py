@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from support.documents import FEDERATION, party_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import Column, ColumnDraw
@@ -27,9 +28,8 @@ from verticil.party.operator.page import page_model as view
 from verticil.party.operator.page.pages import TEMPLATES
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger
-from verticil.party.site import Site, init_state
+from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME
-from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.privacy import events
@@ -38,7 +38,6 @@ from verticil.shared.privacy.accounts import PUBLIC, Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts, PlannedEvent, PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
 SAME = (
@@ -74,12 +73,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Published:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(120)]
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, people=120)
     configured(tmp_path)
     return tmp_path
 
@@ -91,10 +85,7 @@ def configured(folder: Path, lines: str = "", **limits: float) -> PartyConfig:
 
 def offer(folder: Path, study: Study) -> str:
     digest = canonical.digest(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
-        effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
-    )  # fmt: skip
+    task = task_of(study)
     with Site.open(load_party(folder / "party.toml")) as site:
         site.state.remember(task, study.id, NOW)
     return digest.hex()

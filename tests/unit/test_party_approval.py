@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import write_site
 from verticil.party import local_dataset
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw, seals
 from verticil.party.local_dataset import origins
 from verticil.party.policy import approval
 from verticil.party.policy.approval import AUTOMATIC
-from verticil.party.site import Site, init_state
+from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.mechanisms.transition import quantize, symmetric
@@ -36,12 +37,8 @@ def people() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path, PARTY)
     (tmp_path / "people.csv").write_text(people())
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
     return tmp_path
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, PEOPLE, party_toml
+from support.documents import PEOPLE, party_toml
+from support.site_folder import task_of, write_site
 from verticil.party.audit.log import What
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw
@@ -27,8 +28,7 @@ from verticil.party.operator.same_people import look_at_people, problems
 from verticil.party.people.reading import read_everybody
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.randomization import randomize
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING
@@ -36,7 +36,6 @@ from verticil.shared.privacy.events import GaussianCounts, Linkage, RandomizedCo
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 SECRET = b"s" * 32
@@ -46,11 +45,8 @@ CLINICDB = PEOPLE.replace("people]", "clinicdb]")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path)
     write_table(tmp_path, range(N))
-    init_state(tmp_path / "state", site_secret=SECRET)
     return tmp_path
 
 
@@ -69,11 +65,7 @@ def configured(folder: Path, datasets: str = PEOPLE, **same_people: str) -> Part
 
 def offer(site: Site, study: Study) -> bytes:
     digest = canonical.digest(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
-        effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(),
-        failure="",
-    )  # fmt: skip
+    task = task_of(study)
     site.state.remember(task, study.id, NOW)
     return digest
 
