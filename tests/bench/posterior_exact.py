@@ -6,8 +6,8 @@ epsilon 1, 1.5, 2, 3 of every column, and columns as they are; both scores. Each
 The reference is the sum over all graphs where columns are as they are, else importance sampling, first with a tenth of the draws.
 Where its halves differ by more than .01 or its weights have a long tail, the next method is asked, if that has settled better:
 of three columns all the draws, and annealing with more work than the product's; of four columns data augmentation, then all the
-draws (tests/support/released_posterior.py). Where halves still differ by more than .02, the cell has
-no reference and is not judged. What halves differ by is added to each bound.
+draws (tests/support/released_posterior.py). Where halves still differ by more than .02, the cell has no reference and is not
+judged. What halves differ by is added to each bound.
 
 Every cell is a line of ``--file``, posterior_exact.jsonl beside this file; a run goes on where the one before ended. ``--seed``
 orders the cells, so that a part of them is a sample of all. Ends with 1 where a bound is missed.
@@ -129,12 +129,8 @@ def referenced(
         lambda: by_augmentation(counts, channels, score, sweeps=sweeps, seed=1, enough=SURE),
     )
     anneals: Method = "annealing", lambda: by_annealing(counts, channels, score, seed=1, enough=SURE)
-    if (
-        counts.ndim == 3
-    ):  # where importance sampling fails, chains of three columns are too slow: they seldom leave a graph
-        tries = [few, many, anneals]
-    else:  # all graphs by all draws are dear: augmentation is asked in between
-        tries = [few, chains, many]
+    # Three columns: where importance sampling fails, chains seldom leave a graph. Four: all graphs by all draws are dear.
+    tries = [few, many, anneals] if counts.ndim == 3 else [few, chains, many]
     best: tuple[Floats, float, str] | None = None
     for way, attempt in tries:
         if way == "augmentation" and not sweeps:
