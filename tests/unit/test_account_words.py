@@ -219,7 +219,9 @@ def test_what_is_drawn_for_everybody_is_refused_without_a_limit_and_above_it_whe
     wide = {"per_column": 30.0, "per_study": 30.0, "lifetime": 40.0}
     configured(folder, **wide)
     digest = offer(folder, release_study)
-    missing = "something is drawn for everybody, by what is published, and party.toml states no limit for this account"
+    missing = (
+        "the study draws something for everybody, by what is published, and party.toml states no limit for this account"
+    )
     cost = together([RandomizedColumn(epsilon=2.0), RandomizedColumn(epsilon=math.log(7.5)), drawn])
     beyond = (
         f"epsilon {cost.epsilon:.4g} of this party's people for everybody, by what is published, expected at most 4.25"
@@ -302,7 +304,7 @@ def test_limits_of_everybody_are_published_and_held_against_a_study(
     columns = {name: Column(dataset="people", source=name) for name in ("age", "smoker")}
     found = [item.message for item in objections(policy, release_study, "clinic", columns)]
     assert any("party.toml states no limit for this account" in text for text in found)
-    assert "accounts not stated: what is drawn for everybody is refused" in said(folder, capsys, "limits")
+    assert "accounts no limit is set, so that what is drawn for everybody is refused" in said(folder, capsys, "limits")
     said_of, policy = published(STATED.replace("5.0", "4.25"))
     assert said_of["accounts"] == {"public": {"epsilon": 4.25, "delta": 1e-6}}
     assert not [name for name in said_of if "lifetime" in name]

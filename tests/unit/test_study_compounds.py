@@ -342,7 +342,9 @@ def test_a_party_takes_no_effective_study_over_other_combinations(study: Study):
     check_own_part(study, study, "insurer")
     for unit in other_holdings(study):
         told = dataclasses.replace(study, units=(unit, *study.units[1:]))
-        with pytest.raises(PeerFault, match="columns 'marital, age': unit 0 holds something else than approved"):
+        with pytest.raises(
+            PeerFault, match="columns 'marital, age': unit 0 has other columns or categories than approved"
+        ):
             check_own_part(study, told, "insurer")
 
 

@@ -97,7 +97,7 @@ def check(
     federation: FederationOption = Path("federation.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Show what a study promises each person and what it can learn; with --limits also what of it parties would not permit.
+    """Show what a study promises each person and what it can learn; with --limits also what parties would refuse.
 
     It is for the time before anyone works, and reads no data.
     """

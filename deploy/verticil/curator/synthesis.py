@@ -154,8 +154,8 @@ def synthesize(
     if method not in get_args(Method):
         raise Misuse(
             "USAGE",
-            f"the method '{method}' makes no network, expected one of {', '.join(get_args(Method))}",
-            hint="a generator has a call of its own, in the package that it is in",
+            f"the method '{method}' is none of synthesize, expected one of {', '.join(get_args(Method))}",
+            hint="generators make records without a release: verticil synthesize --method kipps, with verticil-experiments",
         )
     document = study if isinstance(study, Study) else read_study(Path(study), by_owner=True)
     require_reviewed(document)

@@ -29,7 +29,7 @@ n the records, lambda the contrast factor of a randomized column of the family (
 randomization), so that the left side is what the records are worth. Else the parent with the least information about the child
 goes, again and again, until that holds. Required parents stay, and so does the last one: a test has shown that it tells
 something. Estimates of a larger table follow the noise, and what is sampled from them is further from the truth than with fewer
-parents; without noise leaning on smaller tables (`smaller_families`) is enough, unless cells are many times the records.
+parents; without noise leaning on smaller tables (`parent_smoothing`) is enough, unless cells are many times the records.
 
 The constant was chosen on networks whose truth is known: ``tests/bench/prior.py`` has the figures.
 """

@@ -367,8 +367,8 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
 
 def no_limit(reader: Reader) -> Objection:
     """Return the objection to something that is drawn for a reader whose account has no limits."""
-    text = f"something is drawn for {reader.words}, and party.toml states no limit for this account"
-    hint = f"set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
+    text = f"the study draws something for {reader.words}, and party.toml states no limit for this account"
+    hint = f"to allow it, set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
     return Objection(code="BUDGET_EXCEEDED", message=text, hint=hint)
 
 

@@ -82,7 +82,7 @@ def _no_room(dataset: str, reader: Reader, short: Shortage) -> Refusal:
     return Refusal(
         "BUDGET_EXCEEDED",
         f"data set '{dataset}'{whose}: {short.what} {short.asked:.4g} on top of what was charged before{under_way},"
-        f" expected at most {short.limit:g}",
+        f" expected at most {short.limit:g} in all",
         hint=f"the limit is policy.{key}, and verticil party ledger has the sums; {free}",
     )
 

@@ -212,7 +212,7 @@ class ParameterRule:
     Attributes:
         estimator: em, clip or simplex.
         prior_count: Dirichlet pseudo-count of every cell; None: a row leans on the table with a parent less, and no variable
-            gets more parents than the records are worth (`estimation.smaller_families`, `learning.parents_cut`).
+            gets more parents than the records are worth (`estimation.parent_smoothing`, `learning.parents_cut`).
         interval_level: of the intervals.
     """
 

@@ -15,7 +15,7 @@ smaller. What the drawing of few records loses in tables of pairs is nearly undo
 of weighted records those themselves are the cards. No record is swapped: a swap would put a dealt card back.
 
 Evidence is the model's (`Mixture.condition_on`). Swaps are decided in whole numbers, of a model that was rounded for publication
-(`model.rounding`) from shares that are exact sums: the same records with numba (`swapping`) or without, on any machine.
+(`model.rounding`) from shares that are exact sums: the same records with numba (`swapping_kernels`) or without, on any machine.
 """
 
 from __future__ import annotations
@@ -162,13 +162,13 @@ def _swap(records: NDArray[np.uint16], source: _Source, generator: np.random.Gen
 
 
 def _count_plain(places: Places, counts: Ints) -> None:
-    """Count as `swapping.count` does, as its reference."""
+    """Count as `swapping_kernels.count` does, as its reference."""
     for a, b in itertools.combinations(places.T.astype(np.int64), 2):
         np.add.at(counts, (a, b), 1)
 
 
 def _swap_plain(places: Places, at: Ints, proposals: Places, above: Ints, weight: Ints) -> None:
-    """Swap as `swapping.swap` does, as its reference."""
+    """Swap as `swapping_kernels.swap` does, as its reference."""
     a, b = np.triu_indices(places.shape[1], 1)
     for i, new in zip(at, proposals, strict=True):
         old = places[i]

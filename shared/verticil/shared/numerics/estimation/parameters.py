@@ -1,7 +1,7 @@
 """A family's conditional probabilities with their uncertainty, and one-way shares.
 
 Two answers for every cell. `probability`, what is sampled from: by the counts of the EM, or of another estimator that is asked
-for, leaning on families with fewer parents (`smaller_families`) or, where a study says so, with a Dirichlet prior in every cell
+for, leaning on families with fewer parents (`parent_smoothing`) or, where a study says so, with a Dirichlet prior in every cell
 (`estimators.em_estimate` says why it is added once); always a distribution.
 `estimate`: the ratio of unbiased counts N^_jk / N^_j, with a standard error by the delta method from the exact covariance
 (sampling and randomization; Ma & Sivakumar, section 5). With theta = N^_jk / N^_j, m_jy = sum of the released counts with
@@ -73,7 +73,7 @@ def family_parameters(
         design: how the family was randomized; for single columns the channel of each axis will do.
         child: position of the variable in the schema.
         parents: positions of its parents, ascending.
-        prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only; None: `smaller_families`.
+        prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only; None: `parent_smoothing`.
         level: of the intervals.
         estimator: of the counts behind `probability`; the estimate and its intervals are the inverse's with any.
         noise_variance: of independent noise that was added to every cell of `observed_table`, which may then be negative; the
