@@ -74,8 +74,7 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         example="--real people.csv --synthetic synthetic.csv --holdout others.csv",
     ),
     "healthcheck": Entry(
-        help="Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when "
-        "it does.",
+        help="Ask a daemon whether it serves: read its state folder, and call a miner over mutual TLS, too. Exit 0 when it does.",
         module="verticil.cli.healthcheck",
         function="healthcheck",
         example="--config miner.toml",
