@@ -32,7 +32,7 @@ from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import compounds_of, read_holding
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.policy.rule_approval import approve_by_rule
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
@@ -395,7 +395,7 @@ def old_check(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DataFault("DATA_ID_DUPLICATE", "too few")
         return holding
 
-    monkeypatch.setattr(approval, "read_holding", fits)
+    monkeypatch.setattr(approval_checks, "read_holding", fits)
 
 
 def approved(found: Transcript) -> set[str]:
@@ -531,7 +531,7 @@ def test_a_review_that_looks_longer_at_one_person_is_noticed(
             pass
         return read_holding(config, study, **rest)
 
-    monkeypatch.setattr(approval, "read_holding", slower)
+    monkeypatch.setattr(approval_checks, "read_holding", slower)
     assert alarm(differences(sites, study))
 
 

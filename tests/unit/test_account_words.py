@@ -19,7 +19,7 @@ from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import Column, ColumnDraw
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.party.operator import limits
 from verticil.party.operator.check import check
 from verticil.party.operator.commands import init_party, status
@@ -302,7 +302,7 @@ def test_limits_of_everybody_are_published_and_held_against_a_study(
     assert said_of["accounts"] == {}
     assert policy.public is None
     columns = {name: Column(dataset="people", source=name) for name in ("age", "smoker")}
-    found = [item.message for item in objections(policy, release_study, "clinic", columns)]
+    found = [item.message for item in find_objections(policy, release_study, "clinic", columns)]
     assert any("party.toml states no limit for this account" in text for text in found)
     assert "accounts no limit is set, so that what is drawn for everybody is refused" in said(folder, capsys, "limits")
     said_of, policy = published(STATED.replace("5.0", "4.25"))
@@ -310,7 +310,7 @@ def test_limits_of_everybody_are_published_and_held_against_a_study(
     assert not [name for name in said_of if "lifetime" in name]
     assert policy.public is not None
     assert policy.public.study == Cost(epsilon=4.25, delta=1e-6)
-    found = [item.message for item in objections(policy, release_study, "clinic", columns)]
+    found = [item.message for item in find_objections(policy, release_study, "clinic", columns)]
     assert any("for everybody, by what is published, expected at most 4.25" in text for text in found)
 
 

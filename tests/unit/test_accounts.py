@@ -17,7 +17,7 @@ from support.documents import FEDERATION, party_toml
 from support.site_folder import write_site
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column, ColumnDraw
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site
@@ -185,7 +185,7 @@ def test_a_limit_that_is_missing_is_refused_and_one_that_is_stated_is_held(
     def said(policy: Policy) -> list[str]:
         return [
             f"{item.message} ({item.hint})"
-            for item in objections(policy, release_study, "clinic", columns)
+            for item in find_objections(policy, release_study, "clinic", columns)
             if "account" in item.message or "for everybody" in item.message or "dealer" in item.message
         ]
 

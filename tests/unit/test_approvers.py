@@ -22,8 +22,8 @@ from verticil.party.audit.log import Event
 from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver, remove_approver
-from verticil.party.policy import approval
-from verticil.party.policy.approval import Review
+from verticil.party.policy import approval_checks
+from verticil.party.policy.approval_checks import Review
 from verticil.party.policy.decision_store import ApproverKey, DecisionStore, Vote, check_vote
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
@@ -259,7 +259,7 @@ def test_a_detour_of_an_approval_shows(folder, monkeypatch, release_study):
     whole = DecisionStore.vote
 
     def detour(store, digest, *rest):
-        approval.check_expiry(release_study, NOW.date())
+        approval_checks.check_expiry(release_study, NOW.date())
         return whole(store, digest, *rest)
 
     monkeypatch.setattr(DecisionStore, "vote", detour)

@@ -17,9 +17,9 @@ from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
-from verticil.party.limits.limits import objections
+from verticil.party.limits.limits import find_objections
 from verticil.party.operator import commands
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.site import Site
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.mechanisms.privacy import Breach, gamma
@@ -214,7 +214,7 @@ def test_a_policy_that_became_stricter_refuses_what_was_approved(folder, release
         given = parse_approval(site.state.find("heart").approval)
     config = with_rule(folder, "{ prior = 0.1, posterior = 0.4 }")
     with pytest.raises(Refusal) as caught:
-        approval.check_binding(config, release_study, given, canonical.digest(release_study), NOW.date())
+        approval_checks.check_binding(config, release_study, given, canonical.digest(release_study), NOW.date())
     assert caught.value.code == "POLICY_REFUSED"
 
 
@@ -228,7 +228,7 @@ def test_a_stronger_declaration_of_its_own_satisfies_the_policy(folder, release_
 def found(folder: Path, study, columns=("age", "smoker"), sources=("age", "smoker"), **change) -> list[str]:
     policy = dataclasses.replace(load_party(folder / "party.toml").policy, breach=RULE, **change)
     places = {name: Column(dataset="people", source=source) for name, source in zip(columns, sources, strict=True)}
-    return [o.message for o in objections(policy, study, "clinic", places) if o.code == "POLICY_REFUSED"]
+    return [o.message for o in find_objections(policy, study, "clinic", places) if o.code == "POLICY_REFUSED"]
 
 
 def test_a_permit_for_infinite_epsilon_is_no_exception(folder, release_study):

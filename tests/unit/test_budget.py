@@ -351,7 +351,7 @@ def test_an_approval_looks_at_columns_and_at_what_is_shared_together_with_its_de
     with Site.open(config_of(folder, max_epsilon_per_column=3.0, **policy)) as site:
         earlier, about = shared("earlier", 5e-7)
         free = Cost(epsilon=0.0, delta=5e-7)
-        site.ledger.put_back(earlier, charge=free, unit=None, version_tag=b"", **about)  # type: ignore[arg-type]
+        site.ledger.write_row(earlier, charge=free, unit=None, version_tag=b"", **about)  # type: ignore[arg-type]
         if message:
             with pytest.raises(Refusal, match=message) as caught:
                 approved(site, study)

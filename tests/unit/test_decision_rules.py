@@ -14,7 +14,7 @@ from support.site_folder import task_of, write_site
 from verticil.party.config import load_party
 from verticil.party.limits.rules import Rule, against
 from verticil.party.operator.purging import purge
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.policy.rule_approval import approve_by_rule, ruling
 from verticil.party.site import Site
 from verticil.shared.core.errors import Misuse, Refusal
@@ -286,14 +286,14 @@ def test_each_review_by_rule_is_a_line_of_the_audit_log(folder, release_study):
 
 def test_a_person_who_denies_while_the_rules_decide_is_heard(folder, release_study, monkeypatch):
     with offered(folder, USUAL, release_study) as site:
-        whole = approval.review
+        whole = approval_checks.review
 
         def review(*given, **rest):
             found = whole(*given, **rest)
             site.voting.deny(site.state.find("heart"), "officer", "not this one", NOW)
             return found
 
-        monkeypatch.setattr(approval, "review", review)
+        monkeypatch.setattr(approval_checks, "review", review)
         assert approve_by_rule(site.voting, site.state.find("heart"), NOW) is None
         record = site.state.find("heart")
         assert (record.approval, record.denial_sent, record.failure) == (None, False, None)

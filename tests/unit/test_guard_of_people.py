@@ -16,7 +16,7 @@ from support.documents import PEOPLE, party_toml
 from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.dataset.linkage import NORMALISATIONS
+from verticil.party.dataset.pseudonyms import NORMALISATIONS
 from verticil.party.local_dataset import LocalDataset, read_holding
 from verticil.party.operator import commands
 from verticil.party.operator.pending_studies import inbox

@@ -16,7 +16,7 @@ from support.site_folder import task_of, write_site
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.local_dataset import read_holding, releases_of
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.disclosure import outward
+from verticil.party.protocol.outgoing_errors import redact_error
 from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site
 from verticil.party.storage.secret import SiteSecret
@@ -364,7 +364,7 @@ def test_a_vote_of_somebody_who_is_no_approver_any_more_does_not_count(folder, r
     ids=lambda error: error.code,
 )
 def test_only_the_code_of_a_local_fault_leaves(error):
-    told = outward(error)
+    told = redact_error(error)
     assert (told.code, type(told)) == (error.code, type(error))
     assert "verticil party status" in told.hint
     for part in ("817", "salary", "people.csv", "/srv", "900"):
@@ -375,7 +375,7 @@ def test_refusals_leave_as_they_are():
     error = Refusal(
         "BUDGET_EXCEEDED", "column 'race': epsilon 3.2, expected at most 3.0", hint="declare stronger noise"
     )
-    assert outward(error) is error
+    assert redact_error(error) is error
 
 
 def test_how_many_records_there_are_has_no_part_in_an_approval(folder, release_study):

@@ -14,12 +14,12 @@ from support.documents import PEOPLE, party_toml
 from support.site_folder import task_of, write_site
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import ColumnDraw, origins_of
-from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
+from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.party.limits.limits import Policy
 from verticil.party.local_dataset import LocalDataset, read_holding
-from verticil.party.policy.approval import review
+from verticil.party.policy.approval_checks import review
 from verticil.party.site import Site
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.transition import quantize, symmetric

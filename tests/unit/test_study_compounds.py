@@ -20,7 +20,7 @@ from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms import privacy
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units, parse_approval

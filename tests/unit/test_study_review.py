@@ -30,8 +30,8 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.reading import read_study, read_study_text
-from verticil.shared.study.review import origin_words
 from verticil.simulation import simulate
 from verticil.simulation.analyst import carry_out
 from verticil.simulation.containers import lay_out_containers

@@ -148,8 +148,8 @@ def synthesize(
     from verticil.miner.learning.publication import DrawnRecords, publish_models
     from verticil.shared.core.compiled import compiling_told
     from verticil.shared.release.posterior import check_sets
+    from verticil.shared.study.draft_review import require_reviewed
     from verticil.shared.study.reading import read_study
-    from verticil.shared.study.review import require_reviewed
 
     if method not in get_args(Method):
         raise Misuse(

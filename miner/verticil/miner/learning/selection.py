@@ -66,7 +66,7 @@ from verticil.miner.learning.search.protocol import (
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Codes
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study

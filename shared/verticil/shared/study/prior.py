@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Counts
 from verticil.shared.core.errors import DataFault
-from verticil.shared.numerics.estimation.design import Design
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS, Estimator, inverse_estimate
+from verticil.shared.numerics.estimation.inverse_estimation import Design
 from verticil.shared.study.document import ParameterRule, Study
 
 

@@ -40,8 +40,8 @@ from numpy.typing import NDArray
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import Design, FamilyDesign, as_design
 from verticil.shared.numerics.estimation.estimators import Estimator, clip, em_estimate, marginal_estimate
+from verticil.shared.numerics.estimation.inverse_estimation import Design, FamilyDesign, as_design
 from verticil.shared.numerics.estimation.parent_smoothing import backed_off
 from verticil.shared.numerics.estimation.suppression import pooled_rows, pooled_shares
 from verticil.shared.numerics.model.network import Family, Marginal, Projection

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 from verticil.party.audit.log import Event, What
-from verticil.party.policy.approval import AUTOMATIC
+from verticil.party.policy.approval_checks import AUTOMATIC
 from verticil.party.protocol.context import agreement
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
