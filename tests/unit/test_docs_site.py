@@ -121,3 +121,21 @@ def test_no_table_is_wider_than_a_screen() -> None:
     }
     assert sum(map(len, widths.values())) > 100
     assert {name: found for name, found in widths.items() if found and max(found) > WIDEST} == {}
+
+
+def without_bench(text: str) -> list[str]:
+    """Return the sections of the page of measurements that name no command, and the benches that are not there."""
+    _, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    command = re.compile(r"python tests/bench/[\w.]+|pytest (?:-m )?[\w/ -]+|verticil [a-z]+")
+    benches = set(re.findall(r"tests/bench/[\w.]+\w", text))
+    return [
+        *(section.partition("\n")[0] for section in sections if not command.search(section)),
+        *(bench for bench in sorted(benches) if not (ROOT / bench).is_file()),
+    ]
+
+
+def test_each_section_of_measurements_names_a_bench_that_exists() -> None:
+    text = (DOCS / "reference" / "measured.md").read_text(encoding="utf-8")
+    assert without_bench(text) == []
+    planted = text.replace("tests/bench/knowledge.py", "tests/bench/knowledges.py") + "\n## New\n\nIt takes 3 s.\n"
+    assert without_bench(planted) == ["## New", "tests/bench/knowledges.py"]
