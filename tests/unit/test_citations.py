@@ -12,6 +12,12 @@ PAGES = {page.name: page for wing in (*WINGS, ".github") for page in (ROOT / win
 }
 CITED = re.compile(r"(?<![\w`{}*/-])([\w-]+\.md)(?:,? (?:section )?(\d+(?:\.\d+)?))?")
 
+THEORY = sorted((ROOT / "deploy" / "docs" / "theory").glob("*.md"))
+NAMED = re.compile(r"`([a-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
+FOREIGN = frozenset({"mbi.extensions.mixture_of_products"})
+DEFINED = re.compile(r"^(?:(?:async )?def|class) (\w+)|^([A-Z][A-Z_]*)\b.* = ", re.MULTILINE)
+ENDINGS = (".toml", ".json", ".md", ".csv", ".parquet", ".py", ".bif", ".bifxml", ".html", ".ttl")
+
 
 def citations(text: str) -> set[tuple[str, str]]:
     """(page, section or nothing) of every page that a program text names in a sentence; a module may end with ``.md``."""
@@ -48,15 +54,8 @@ def test_a_page_and_a_section_that_are_not_there_are_found() -> None:
     assert not missing("randomization.md", "1.1")
 
 
-THEORY = sorted((ROOT / "deploy" / "docs" / "theory").glob("*.md"))
-NAMED = re.compile(r"`([a-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
-FOREIGN = frozenset({"mbi.extensions.mixture_of_products"})
-DEFINED = re.compile(r"^(?:(?:async )?def|class) (\w+)|^([A-Z][A-Z_]*)\b.* = ", re.MULTILINE)
-ENDINGS = (".toml", ".json", ".md", ".csv", ".parquet", ".py", ".bif", ".bifxml", ".html", ".ttl")
-
-
 def programs() -> set[str]:
-    """Return the dotted names of the product's modules, and of what they define at their top and in their classes."""
+    """Return the dotted names of the product's modules, and of the functions, classes and constants at their top."""
     known: set[str] = set()
     for path in (path for wing in WINGS[:-1] for path in (ROOT / wing).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
