@@ -2,7 +2,7 @@
 
 Formulas become MathML, which browsers draw without a script or a font. Mermaid's pictures become SVG, by the layout of the
 reports. Examples that a page names stand on it. Links to other files outside of the pages become their paths, since the site
-ships without the sources. A picture that no page shows ends a strict build.
+ships without the sources. A picture that no page shows, and a measured figure without its bench, end a strict build.
 """
 
 from __future__ import annotations
@@ -48,11 +48,14 @@ _EXAMPLE: Final = re.compile(r"^\[[^\]]+\]\((?:\.\./)+(examples/[\w/-]+\.(patch|
 """A line that begins with a link to an example: the site shows the example below it."""
 _LANGUAGES: Final = {"patch": "text", "py": "text"}
 _used: set[str] = set()
+_figures: Final = runpy.run_path(str(Path(__file__).with_name("figures.py")))["figures_without_bench"]
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Return a page with its pictures drawn and its links to sources as paths."""
     folder = posixpath.dirname(page.file.src_uri)
+    for line, text in _figures(markdown):
+        _LOG.warning("deploy/docs/%s:%d: a measured figure without its bench: %s", page.file.src_uri, line, text)
     page.meta["search"] = {
         "boost": next((boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)), 2.0)
     }

@@ -70,6 +70,7 @@ def test_the_two_commands_install_what_they_then_run() -> None:
         assert parts[0] == "python3 -m venv .venv"
         assert parts[1].startswith(".venv/bin/pip install ")
         assert parts[2] == f".venv/bin/{ending}"
+    assert blocks("command: demo")[0][1].strip() in (DOCS / "start" / "index.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.whole
