@@ -15,9 +15,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import typer
-
-from verticil.cli.main import app
+from verticil.cli.manual import commands, parameters, plain_paragraphs
 from verticil.miner.config import ServiceLimits, Workers
 from verticil.shared.study import document
 
@@ -109,16 +107,6 @@ def _toml(value: object) -> str:
 # ---- commands
 
 
-def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Iterate over the commands that run something, by their words."""
-    command = typer.main.get_command(app) if command is None else command
-    if hasattr(command, "commands"):
-        for name, inner in command.commands.items():
-            yield from commands(inner, (*path, name))
-    else:
-        yield path, command
-
-
 def commands_page() -> str:
     """Return the reference of all commands with their arguments and options."""
     lines = [
@@ -128,38 +116,17 @@ def commands_page() -> str:
     for path, command in commands():
         lines += [
             f"## `verticil {' '.join(path)}`\n",
-            _words(command.help) + "\n",
+            " ".join(plain_paragraphs(command.help)).replace("<", "&lt;") + "\n",
             "| argument or option | meaning |",
             "|---|---|",
         ]
-        lines += [
-            _parameter(item)
-            for item in command.params
-            if item.name not in {"form", "help"} and not getattr(item, "hidden", False)
-        ]
+        for names, value, words in parameters(command):
+            shown = ", ".join(f"`{name}`" for name in names) or "`" + value.strip("[]") + "`"
+            lines.append(f"| {shown} | {_cell(words).replace('<', '&lt;')} |")
         if lines[-1] == "|---|---|":
             del lines[-2:]
         lines += ["", f"Example: `{command.epilog.removeprefix('Example: ')}`\n"]
     return _tidy("\n".join(lines))
-
-
-def _parameter(item: Any) -> str:
-    names = (
-        ", ".join(f"`{name}`" for name in (*item.opts, *item.secondary_opts)) if item.opts[0].startswith("-") else ""
-    )
-    words = _words(getattr(item, "help", "") or "")
-    if item.required and names:
-        words = f"{words} Required."
-    elif names and item.default not in (None, False, (), []) and not callable(item.default):
-        default = getattr(item.default, "value", item.default)
-        words = f"{words} Default: `{default}`." if not isinstance(default, bool) else words
-    shown = names or f"`{(item.metavar or item.name.upper()).strip('[]')}`"
-    return f"| {shown} | {_cell(words)} |"
-
-
-def _words(text: str) -> str:
-    plain = re.sub(r"\[/?(?:bold|dim|code)\]|\\(?=\[)", "", inspect.cleandoc(text))
-    return " ".join(plain.split()).replace("<", "&lt;")
 
 
 # ---- metrics
