@@ -44,6 +44,8 @@ _PRE: Final = re.compile(r"(<pre.*?</pre>|<script.*?</script>)", re.DOTALL)
 _SPACES: Final = re.compile(r"\s*\n\s*")
 _LETTER: Final = 8.2
 """Width of a letter in a picture, in drawing units."""
+_LEAST_WIDTH: Final = 600
+"""Of a picture in pixels: on a narrower screen it is scrolled, since its letters would be too small to read."""
 _EXAMPLE: Final = re.compile(r"^\[[^\]]+\]\((?:\.\./)+(examples/[\w/-]+\.(patch|py))\).*$", re.MULTILINE)
 """A line that begins with a link to an example: the site shows the example below it."""
 _LANGUAGES: Final = {"patch": "text", "py": "text"}
@@ -147,4 +149,5 @@ def draw_picture(text: str) -> str:
     opening = (
         f'<svg viewBox="0 0 {picture.width:.0f} {picture.height:.0f}" role="img" aria-label="{html.escape(words)}"'
     )
-    return f'{opening} style="max-width:100%">{tip}{"".join(lines)}</svg>\n'
+    size = f"width:{picture.width:.0f}px;max-width:100%;min-width:{min(picture.width, _LEAST_WIDTH):.0f}px"
+    return f'<div style="overflow-x:auto">{opening} style="{size}">{tip}{"".join(lines)}</svg></div>\n'
