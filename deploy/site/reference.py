@@ -1,7 +1,7 @@
-"""Write the generated pages of deploy/docs: commands, keys, metrics and Python.
+"""Write the generated pages of deploy/docs: commands, keys, metrics, packages and Python.
 
 `python deploy/site/reference.py` writes them; a test compares them with what this program would write. Nothing is imported for
-the pages of metrics and Python: these are read from the sources.
+the pages of metrics, packages and Python: these are read from the sources.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/metrics.md": metrics_page(),
         "reference/python-api.md": python_page(),
+        "developer/packages.md": packages_page(),
     }
 
 
@@ -185,6 +186,26 @@ def metrics_page() -> str:
     ]
     lines += ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {kind} | {labels} | {_cell(words)} |" for name, (kind, words, labels) in metrics().items()]
+    return _tidy("\n".join(lines))
+
+
+# ---- packages
+
+
+def packages_page() -> str:
+    """Return the list of all packages, from the first words of each."""
+    lines = [
+        f"{MARK}# Packages\n",
+        "Each package begins with these words. [Architecture](architecture.md) has the pictures of who imports whom.\n",
+    ]
+    for wing in (*_WINGS, "deploy/experiments"):
+        lines += [f"## {wing}\n", "| package | what is in it |", "|---|---|"]
+        for path in sorted((ROOT / wing / "verticil").rglob("__init__.py")):
+            name = path.parent.relative_to(ROOT / wing / "verticil").as_posix()
+            if words := ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))):
+                first = " ".join(words.split("\n\n")[0].split()).replace("``", "`")
+                lines.append(f"| `{name}` | {_cell(first)} |")
+        lines.append("")
     return _tidy("\n".join(lines))
 
 
