@@ -31,7 +31,7 @@ EXEMPT: Mapping[str, str] = {
     "party.protocol.context.PartyContext.verify": "verifies with verify_signed",
     "shared.core.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
     "party.dataset.column_draws.ColumnDraw.from_json": "reads the site's own database, written by itself",
-    "party.protocol.between.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
+    "party.protocol.with_peers.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
     "shared.masked.round.round_store.RoundFolder.read": "the node's own files, written by itself",
     "miner.storage.linkage.read_list": "maps a file whose size and SHA-256 were checked before",
     "shared.federation.identity.authority.open_authority": (
@@ -69,7 +69,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.release.verification.verify_release_with": "reads with verify_release",
     "shared.documents.foreign_files.reading.read_at_most": "what others read files with: their bytes, as long as they are few",
     "shared.release.signatures.read_document": "what verify_release reads files with: their bytes, as long as they are few",
-    "shared.synthesis.synthetic.read_both": "reads with read_records, and what read_records reads with",
+    "shared.synthesis.record_checks.read_both": "reads with read_records, and what read_records reads with",
     "shared.release.drawing.open_models": "reads with model_json.read and read_joint, and study.canonical.from_bytes",
     "cli.service_unit.install": "writes a unit, and reads none",
     "miner.storage.noisy_table_files.read_tables": "the miner's own file; tests/unit/test_table_noise.py damages it",

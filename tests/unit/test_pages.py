@@ -128,3 +128,13 @@ def test_every_package_is_named_on_the_page_of_packages() -> None:
     for wing in WINGS:
         for room in rooms(wing):
             assert f"| `{room}` |" in page, room
+
+
+def test_every_module_on_the_ways_through_the_code_exists() -> None:
+    modules = {f".{name}" for wing in WINGS for name in modules_of(wing)}
+    ways = ARCHITECTURE[ARCHITECTURE.index("## 6. Four ways") :]
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+)`", ways)
+    assert len(named) > 30
+    assert [
+        name for name in named if not any(module.endswith("." + name.replace("/", ".")) for module in modules)
+    ] == []

@@ -40,14 +40,14 @@ from verticil.party.operator import commands
 from verticil.party.operator.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.operator.metrics import party_gauges
 from verticil.party.operator.same_people import look_at_people
-from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.between.context import PeerContext, lacking_packages
-from verticil.party.protocol.between.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.party_node import CoordinatorFactory, PartyNode, PeerNode
 from verticil.party.protocol.node.registry import rounds_of_protocols
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.relay.network import RelayNetwork
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
+from verticil.party.protocol.with_peers.context import PeerContext, lacking_packages
+from verticil.party.protocol.with_peers.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
 from verticil.shared.core import logs

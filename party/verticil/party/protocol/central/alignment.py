@@ -43,10 +43,10 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
 from verticil.party.dataset.gathered_records import MEMORY_ROWS
-from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
+from verticil.party.dataset.pseudonyms import check_common_size, common_from_bitmap, marked_positions
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.context import Rows, StudyContext
-from verticil.party.protocol.coordinated.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
+from verticil.party.protocol.with_miner.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body, check_common, sender
 from verticil.shared.federation.transport.chunks import make_chunks
