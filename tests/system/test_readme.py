@@ -73,6 +73,13 @@ def test_the_two_commands_install_what_they_then_run() -> None:
     assert blocks("command: demo")[0][1].strip() in (DOCS / "start" / "index.md").read_text(encoding="utf-8")
 
 
+def test_the_tour_begins_with_lines_of_the_readme() -> None:
+    readme, tour = (page.read_text(encoding="utf-8").splitlines() for page in TOUR[:2])
+    first = [line.removeprefix("    ") for line in tour[: tour.index("## With a miner")] if line.startswith("    ")]
+    assert len(first) == 4
+    assert [line for line in first if line not in readme] == []
+
+
 @pytest.mark.whole
 @pytest.mark.timeout(900)  # the work of many tests
 def test_the_tour(tmp_path: Path) -> None:
