@@ -54,7 +54,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.federation.airgap.bundle.verify_bundle": "reads with read_statement, and verifies with verify_signed",
     "cli.party_study.load": "reads with read_study",
     "shared.storage.disk.read_only_fault": "makes an error, and reads nothing",
-    "cli.pki.install": "reads with install",
+    "cli.pki_site.install": "reads with install",
     "shared.core.installation.install_command": "writes a command, and reads nothing from outside",
     "shared.core.installation.install_package": "writes a command, and reads nothing from outside",
     "shared.core.installation.install_experiments": "writes a command, and reads nothing from outside",

@@ -53,12 +53,12 @@ from verticil.party.storage.database import DaemonLock
 from verticil.shared.core import logs
 from verticil.shared.core.errors import Misuse
 from verticil.shared.core.health import Vitals, require_room
-from verticil.shared.federation.audit import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import CredentialSource, load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.membership.current import FollowedCredentials
 from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.federation.refusals import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.federation.transport.client import Connection, GrpcCoordinator
 from verticil.shared.federation.transport.interface import Coordinator

@@ -22,7 +22,8 @@ from typing import Final, cast
 
 from verticil.party.audit.log import What
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, Ring, RowOrder
+from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, RowOrder
+from verticil.party.protocol.central.blinded_ring import Ring
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.protocol.central.review import check_release
 from verticil.party.protocol.context import PartyContext, Rows, agreement
