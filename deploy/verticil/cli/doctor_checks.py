@@ -180,7 +180,7 @@ def _identity(config: PartyConfig | MinerConfig, role: Role) -> tuple[list[Findi
 
 
 def _tables(config: PartyConfig) -> Iterator[Finding]:
-    from verticil.party.dataset.sources.open_source import header
+    from verticil.party.dataset.people_rows import header
 
     for name, rule in config.datasets.items():
         check = f"data set '{name}'"

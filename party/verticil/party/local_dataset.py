@@ -22,6 +22,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,16 +42,17 @@ from verticil.party.dataset.gathered_records import (
 from verticil.party.dataset.joined_people import People, join_people
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.order_commitment import order_key, order_tree
+from verticil.party.dataset.people_rows import header
 from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
-from verticil.party.dataset.sources.open_source import header
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.related_people import SlotColumn, read_related, slot_columns
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.federation.alignment.merkle import Tree
+from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.numerics.knowledge.columns import flag_codes, narrow_knowledge
 from verticil.shared.numerics.knowledge.rules import Flag, Knowledge
 from verticil.shared.numerics.model.schema import Variable
@@ -58,6 +60,9 @@ from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
+
+_LOTS: Final = b"verticil/party/one-row/v1"
+"""Purpose of the key by which one of a person's rows is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +327,10 @@ def _origin(dataset: str, account: str, rule: DatasetRule, study: Study, variabl
     column = with_properties(rule, study.knowledge, (variable.name,)).column(variable.name)
     if column.source == rule.id:
         raise _is_the_id(f"variable '{variable.name}'", dataset)
-    return Origin(dataset=dataset, account=account, source=column.source, recode=column.recode, written=column.written)
+    summary = column.summary
+    by = "" if summary is None or summary.kind not in ("first", "last") else ", ".join(rule.tables[summary.table].order)
+    written = ", ".join(filter(None, (column.written, rule.one_row_words, by and f"by {by}")))
+    return Origin(dataset=dataset, account=account, source=column.source, recode=column.recode, written=written)
 
 
 def read_people(
@@ -363,6 +371,8 @@ def read_people(
         of_slots = [index for index in units if study.units[index].variables[0] in of_dataset]
         units = [index for index in units if index not in of_slots]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
+        lots = derived_key(site_secret.value, _LOTS, dataset.encode())
+        rule = replace(rule, normalise=tuple(study.linkage.normalise), lots=lots)
         substitute = _substitution(
             study, variables, units, places, compounds, site_secret=site_secret.value, name_of_draws=name_of_draws
         )

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
+from verticil.party.dataset.people_rows import header
 from verticil.party.dataset.source import Remark, TableReport, check_records
-from verticil.party.dataset.sources.open_source import header, missing_columns
+from verticil.party.dataset.sources.open_source import missing_columns
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.local_dataset import compounds_of, origins, stated_of
 from verticil.party.operator.same_people import problems, read_people
@@ -255,8 +256,8 @@ def _report(config: PartyConfig, study: Study, rule: DatasetRule, names: Sequenc
     variables = [variable for variable in study.schema.variables if variable.name in names]
     compounds = [one for one in compounds_of(study, config.name).values() if one.variables[0] in names]
     knowledge = stated_of(study, names)
-    rule = with_properties(rule, knowledge, names)
     normalise, folder = study.linkage.normalise, config.state_directory
+    rule = replace(with_properties(rule, knowledge, names), normalise=tuple(normalise))
     return check_records(rule, variables, normalise, compounds, knowledge, folder=folder)
 
 
