@@ -13,15 +13,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from support.documents import FEDERATION, party_toml
 from support.postgresql import PostgreSQL
-from verticil.party.config import columns_toml, dataset_rule, place_toml
+from verticil.party.config import columns_toml, dataset_rule, load_party, place_toml
 from verticil.party.dataset.people_rows import header, read_parts
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.party.local_dataset import origins, read_people
+from verticil.party.operator.check import TableFit, check
+from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.study.reading import read_study_text
 
 PEOPLE = pd.DataFrame({"pid": [f"p{k}" for k in range(6)], "sex": list("fmfmfm")})
 VISITS = pd.DataFrame(
@@ -156,6 +161,15 @@ def test_ids_in_files_are_compared_after_the_steps_of_the_study(tmp_path: Path) 
     records = read_records(rule, [variable], ("trim", "casefold"))
     assert dict(zip(records.ids, records.codes["x"].tolist(), strict=True)) == {"p1": 0, "p2": 2}
     assert check_records(rule, [variable], ("trim", "casefold")).n_repeated_ids == 0
+    people = {
+        "path": "people.csv",
+        "id": "pid",
+        "tables": {"rows": {"path": "rows.csv"}},
+        "columns": {"n": {"table": "rows", "summary": "count"}},
+    }
+    (tmp_path / "people.csv").write_text("pid\np1\nP2\n")
+    summed = replace(dataset_rule(Table(people, source="party.toml"), tmp_path), normalise=("trim", "casefold"))
+    assert texts(summed, ["count of rows"])["count of rows"].tolist() == ["2", "1"]
     apart = replace(rule, one_row="")
     assert check_records(apart, [variable], ("trim", "casefold")).n_repeated_ids == 2
 
@@ -294,3 +308,88 @@ def test_a_postgresql_server_sums_up_and_chooses_rows_itself(
     table = {**table, "columns": summary}
     with pytest.raises(DataFault, match="the database does not understand the query"):
         header(dataset_rule(Table(table, source="party.toml"), tmp_path))
+
+
+STUDY = """
+schema = 1
+id = "summaries"
+purpose = "Visits as one column"
+expires = 2099-01-01
+[[party]]
+name = "clinic"
+[[party]]
+name = "registry"
+[[variable]]
+party = "clinic"
+name = "n_visits"
+type = "integer"
+bins = [0, 1, 2, 9]
+[[variable]]
+party = "clinic"
+name = "last_ward"
+categories = ["A", "B", "C", "none"]
+missing = { category = "none", spellings = [""] }
+[[variable]]
+party = "registry"
+name = "dead"
+categories = ["no", "yes"]
+[randomization_default]
+scheme = "symmetric"
+epsilon = 1.0
+"""
+AT_THE_NODE = """
+[dataset.people.tables.visits]
+path = "visits.csv"
+id = "pid"
+order = "seen"
+[dataset.people.columns.n_visits]
+table = "visits"
+summary = "count"
+where = "cost > 2"
+[dataset.people.columns.last_ward]
+table = "visits"
+summary = "last"
+source = "ward"
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A node with people of one row and visits of several."""
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(party_toml() + AT_THE_NODE)
+    PEOPLE.rename(columns={"pid": "id"}).to_csv(tmp_path / "people.csv", index=False)
+    VISITS.to_csv(tmp_path / "visits.csv", index=False)
+    return tmp_path / "party.toml"
+
+
+def test_a_node_answers_a_study_with_summaries(node: Path) -> None:
+    config, study = load_party(node), read_study_text(STUDY, node.parent)
+    people = read_people(config, study, site_secret=SiteSecret(value=b"s" * 32, format=1), linked_by=None)
+    codes = {
+        name: dict(zip(people.names(), people.codes[name].tolist(), strict=True)) for name in ("n_visits", "last_ward")
+    }
+    assert codes["n_visits"] == {"p0": 2, "p1": 0, "p2": 1, "p3": 1, "p4": 0, "p5": 0}
+    assert codes["last_ward"] == {"p0": 0, "p1": 0, "p2": 1, "p3": 3, "p4": 3, "p5": 3}
+    places = origins(config, study)
+    assert places["n_visits"].source == "count of visits where cost > 2"
+    assert places["last_ward"].written == "plain, by seen"
+    (table,) = check(config, study).tables
+    assert isinstance(table, TableFit)
+    assert (table.counts.records, table.missing_columns) == (6, ())  # type: ignore[union-attr]  # counts were asked for
+
+
+def test_another_row_of_a_person_is_another_column(node: Path) -> None:
+    text = node.read_text().replace('id = "id"', 'id = "id"\none_row = "first"\norder = "sex"', 1)
+    node.write_text(text)
+    study = read_study_text(STUDY, node.parent)
+    first = origins(load_party(node), study)["n_visits"].written
+    node.write_text(text.replace('one_row = "first"', 'one_row = "last"'))
+    assert origins(load_party(node), study)["n_visits"].written != first
+
+
+@pytest.mark.parametrize("denied", ["cost", "ward"])
+def test_a_summary_of_a_column_that_never_leaves_is_refused(node: Path, denied: str) -> None:
+    node.write_text(node.read_text().replace("[policy]\n", f'[policy]\ndeny_columns = ["{denied}"]\n', 1))
+    with pytest.raises(Misuse, match=rf"looks at column '{denied}', which is in policy\.deny_columns"):
+        load_party(node)

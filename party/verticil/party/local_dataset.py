@@ -22,7 +22,6 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,7 @@ from verticil.party.dataset.gathered_records import (
 from verticil.party.dataset.joined_people import People, join_people
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.order_commitment import order_key, order_tree
-from verticil.party.dataset.people_rows import header
+from verticil.party.dataset.people_rows import for_study, header
 from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
@@ -52,7 +51,6 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.federation.alignment.merkle import Tree
-from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.numerics.knowledge.columns import flag_codes, narrow_knowledge
 from verticil.shared.numerics.knowledge.rules import Flag, Knowledge
 from verticil.shared.numerics.model.schema import Variable
@@ -60,9 +58,6 @@ from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
-
-_LOTS: Final = b"verticil/party/one-row/v1"
-"""Purpose of the key by which one of a person's rows is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,8 +366,7 @@ def read_people(
         of_slots = [index for index in units if study.units[index].variables[0] in of_dataset]
         units = [index for index in units if index not in of_slots]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
-        lots = derived_key(site_secret.value, _LOTS, dataset.encode())
-        rule = replace(rule, normalise=tuple(study.linkage.normalise), lots=lots)
+        rule = for_study(rule, dataset, study.linkage.normalise, site_secret=site_secret.value)
         substitute = _substitution(
             study, variables, units, places, compounds, site_secret=site_secret.value, name_of_draws=name_of_draws
         )

@@ -42,12 +42,26 @@ from verticil.shared.core.arrays import Bools
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.written_values.dates import is_pattern
 from verticil.shared.documents.written_values.reading import value_reader
+from verticil.shared.mechanisms.gaussian import derived_key
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
+_LOTS: Final = b"verticil/party/one-row/v1"
 _ROWS_AT_ONCE: Final = 65_536
+
+
+def for_study(rule: DatasetRule, dataset: str, normalise: Sequence[str], *, site_secret: bytes) -> DatasetRule:
+    """Return the rule by which a study's people are read: with the steps for ids, and the secret that chooses ``any`` row.
+
+    Args:
+        rule: of the data set.
+        dataset: its name.
+        normalise: steps of the study.
+        site_secret: of this site.
+    """
+    return replace(rule, normalise=tuple(normalise), lots=derived_key(site_secret, _LOTS, dataset.encode()))
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:

@@ -513,7 +513,8 @@ def _row_remarks(file: str, scan: _Scan) -> Iterable[Remark]:
             code="DATA_ID_DUPLICATE",
             message=f"{where}: {scan.n_repeated} of {scan.n_rows} rows are left out: each has the id of another one, expected one"
             " row for each person",
-            hint="keep one row for each person; ids are compared after linkage.normalise of the study",
+            hint='keep one row for each person, by one_row = "first" and order in [dataset.NAME] of party.toml, or make a '
+            "related table of the rows; ids are compared after linkage.normalise of the study",
         )
 
 

@@ -28,7 +28,7 @@ def read_column_rule(table: Table, variable: str) -> ColumnRule:
     except ValueError as error:
         table.fail("written", str(error))
     recoding = cast("dict[str, str]", pairs)
-    if table.has("table") or table.has("summary"):
+    if any([table.has("table"), table.has("summary"), table.has("where")]):
         summary = _summary(table, variable, written)
         is_own_text = summary.kind in _OF_TEXTS
         rule = ColumnRule(
