@@ -46,6 +46,7 @@ KINDS = ("csv", "parquet", "duckdb", "sqlite", "sqlalchemy")
 SUMMARIES = {
     "n": {"summary": "count"},
     "n_a": {"summary": "count", "where": "ward = 'A'"},
+    "cheap": {"summary": "count", "where": "not cost > 5"},
     "dear": {"summary": "any", "where": "cost >= 9 and not ward = 'C'"},
     "total": {"summary": "sum", "source": "cost"},
     "least": {"summary": "min", "source": "cost"},
@@ -56,6 +57,7 @@ SUMMARIES = {
 EXPECTED = {
     "n": ["3", "2", "1", "1", "0", "0"],
     "n_a": ["2", "1", "0", "0", "0", "0"],
+    "cheap": ["1", "1", "1", "0", "0", "0"],
     "dear": ["yes", "no", "no", "no", "no", "no"],
     "total": [21.5, 1.0, 4.0, 7.0, 0.0, 0.0],
     "least": [2.5, 1.0, 4.0, 7.0, None, None],
@@ -293,8 +295,8 @@ def test_a_postgresql_server_sums_up_and_chooses_rows_itself(
     sources = {name: rule.column(name).source for name in SUMMARIES}
     assert set(sources.values()) <= set(header(rule))
     frame = texts(rule, list(sources.values()))
-    assert {name: frame[sources[name]].tolist() for name in ("n", "n_a", "dear", "first", "last")} == {
-        name: EXPECTED[name] for name in ("n", "n_a", "dear", "first", "last")
+    assert {name: frame[sources[name]].tolist() for name in ("n", "n_a", "cheap", "dear", "first", "last")} == {
+        name: EXPECTED[name] for name in ("n", "n_a", "cheap", "dear", "first", "last")
     }
     assert [float(text) if text else None for text in frame[sources["total"]]] == EXPECTED["total"]
     for which, wards in (("first", ["B", "A", "B"]), ("last", ["A", "A", "B"])):
