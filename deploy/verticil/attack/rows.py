@@ -8,7 +8,7 @@ bound that is of one row, or of one table's rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +17,11 @@ import numpy as np
 from verticil.attack.attack import Attack
 from verticil.attack.columns import PARTY
 from verticil.attack.noise import Add, Mechanism, attacks_on, curve_of, weights_of
-from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.core.arrays import Codes
 from verticil.shared.mechanisms.discrete_gaussian import draw as discrete_gaussian
 from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.privacy.events import DiscreteGaussianCounts, plan_events
-from verticil.shared.related.laying import Rows, lay
+from verticil.shared.related.laying import Places, Rows, lay
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.tables import tables_of
@@ -91,6 +91,6 @@ def two_people(study: Study) -> dict[str, Codes]:
     return codes
 
 
-def _codes(study: Study, name: str, rows: Sequence[int] | Floats) -> Codes:
+def _codes(study: Study, name: str, rows: Places) -> Codes:
     variable = study.schema[study.schema.index(name)]
-    return (np.asarray(rows, np.int64) % max(variable.n_states - 1, 1)).astype(variable.code_dtype)
+    return (rows % max(variable.n_states - 1, 1)).astype(variable.code_dtype)
