@@ -82,6 +82,7 @@ MOST_DEATHS = 500
 FEW = 16
 SPILLED: tuple[tuple[Any, str, int], ...] = (
     (verticil.party.local_dataset, "MEMORY_ROWS", FEW),
+    (related_rows, "MEMORY_ROWS", FEW),
     (alignment, "MEMORY_ROWS", FEW),
     (common_sets, "MEMORY_PEOPLE", FEW),
     (verticil.miner.storage.linkage, "_TOKENS_IN_MEMORY", FEW),
@@ -101,7 +102,7 @@ OUTSIDE: tuple[tuple[Any, str], ...] = (
     (nameless.KeptRows, "write"),
     (nameless.KeptRows, "arrays"),
     (written, "frame"),
-    (related_rows, "lay"),
+    (related_rows.Laying, "take"),
     (related, "write_csv"),
     (related, "write_parquet"),
 )

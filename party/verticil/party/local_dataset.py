@@ -397,6 +397,7 @@ def read_people(
                 site_secret=site_secret.value,
                 tag_macs=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
                 key_of=functools.partial(_key_of_slot, study, places, site_secret.value, name_of_draws),
+                folder=config.state_directory,
             )
             here = here.with_related(
                 related.codes,
