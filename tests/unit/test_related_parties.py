@@ -214,3 +214,35 @@ def test_the_plan_says_what_slots_cost_and_when_model_two_is_hopeless() -> None:
     assert (
         f"of {pairs} pairs of columns {pairs - 4 - 12} are measured" in size
     )  # slots 1 and 3, and 6 x 2 of both tables
+
+
+def test_a_sites_people_hear_of_rows_that_are_not_used(node: Path, data: dict[str, pd.DataFrame]) -> None:
+    """`party check` counts rows beyond the slots, rows of unknown people and people without rows; no value is in its words."""
+    from verticil.party.operator.check import check
+
+    config = load_party(node)
+    found = check(config, study("central"))
+    words = [item.message for item in found.warnings if item.code == "DATA_ROWS_UNUSED"]
+    visits, people = data["clinic.visits"], set(data["clinic"]["pid"])
+    rows = visits[visits["pid"].isin(people)].groupby("pid").size()
+    beyond = rows[rows > 3]
+    assert f"{int((beyond - 3).sum()):,} rows of {len(beyond):,} people are beyond max_rows = 3" in " ".join(words)
+    assert f"{len(people) - len(rows):,} of {len(people):,} people have no row" in " ".join(words)
+    assert not any(text in word for word in words for text in ("p1", "2020", "2021"))
+    assert not any(item.code == "DATA_ROWS_UNUSED" for item in check(config, study("central"), counts=False).warnings)
+
+
+def test_a_related_table_that_cannot_be_read_is_told_by_check_and_doctor(node: Path) -> None:
+    from verticil.cli.doctor_checks import _tables
+    from verticil.party.operator.check import check
+
+    config = load_party(node)
+    assert [finding.check for finding in _tables(config)] == ["data set 'people'", "data set 'people', table 'visits'"]
+    rule = config.datasets["people"]
+    gone = dataclasses.replace(rule.tables["visits"], path=node.parent / "gone.csv")
+    other = dataclasses.replace(rule.tables["visits"], id="other")
+    for table, words in ((gone, "gone.csv: no such file"), (other, "no column 'other'")):
+        datasets = {"people": dataclasses.replace(rule, tables={"visits": table})}
+        broken = dataclasses.replace(config, datasets=datasets)
+        assert any(words in finding.detail for finding in _tables(broken)), words
+        assert any(words in fault.message for fault in check(broken, study("central")).faults), words

@@ -9,6 +9,7 @@ does not have, is counted for the site's people.
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import style_of
-from verticil.party.dataset.gathered_records import MEMORY_ROWS
-from verticil.party.dataset.linkage import normalise_ids
-from verticil.party.dataset.source import Batch, read_batches
+from verticil.party.dataset.gathered_records import MEMORY_ROWS, single
+from verticil.party.dataset.linkage import normalise_ids, packed_ids
+from verticil.party.dataset.macs import Macs
+from verticil.party.dataset.perturb import TAG_BYTES
+from verticil.party.dataset.source import Batch, Remark, read_batches
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.dataset.undeclared_values import draw
 from verticil.shared.core.arrays import Codes, Floats
@@ -253,6 +256,44 @@ def drawn_codes(
             n_states = variable.n_states - is_structural(variable)  # never a category that says that there is no row
             codes = np.where(laid.undeclared[name], draw(key_of(name), tags, n_states), codes)
         yield name, codes.astype(variable.code_dtype)
+
+
+def row_remarks(
+    rule: DatasetRule, tables: Sequence[RelatedTable], schema: Schema, normalise: Sequence[str], *, folder: Path
+) -> Iterator[Remark]:
+    """Yield what becomes of the rows of a data set's related tables, for the site's people; nothing is kept.
+
+    Args:
+        rule: of the table of people.
+        tables: related tables that it has.
+        schema: of the study.
+        normalise: steps applied to ids.
+        folder: where rows wait beyond `MEMORY_ROWS`.
+
+    Raises:
+        DataFault, Misuse: as `read_rows`.
+    """
+    macs = Macs(secrets.token_bytes(32), size=TAG_BYTES)
+
+    def tags_of(texts: Sequence[str]) -> Tags:
+        ids = packed_ids(texts, normalise)
+        return np.where(ids.empty[:, None], np.uint8(0), macs.of(ids)).astype(np.uint8)
+
+    sorter = Sorter(folder, width=TAG_BYTES, key_bytes=TAG_BYTES, memory_rows=MEMORY_ROWS)
+    for batch in read_batches(rule, ()):
+        tags = tags_of(batch.ids)[batch.index]
+        sorter.add(np.ascontiguousarray(tags[tags.any(axis=1)]))
+    with disk_faults(folder):
+        tags = np.concatenate([np.empty((0, TAG_BYTES), np.uint8), *single(sorter.blocks(), TAG_BYTES)])
+    people = people_by_tag(tags, tags_of)
+    for table in tables:
+        laid = read_rows(rule.tables[table.name], table, schema, people, key=secrets.token_bytes(32), folder=folder)
+        for words in counts_of(table, laid):
+            yield Remark(
+                code="DATA_ROWS_UNUSED",
+                message=f"{rule.tables[table.name].name}: {words}",
+                hint="it keeps no study from going on; max_rows and keep are the study's",
+            )
 
 
 def counts_of(table: RelatedTable, laid: Laid) -> Iterator[str]:

@@ -13,6 +13,7 @@ from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.people_rows import header
+from verticil.party.dataset.related_rows import row_remarks
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.sources.open_source import missing_columns
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
@@ -224,6 +225,8 @@ def _tables(
     for name, rule in config.datasets.items():
         try:
             there = header(rule)
+            for related_rule in rule.tables.values():
+                header(related_rule)
             if study is None:
                 tables.append(TableHeader(dataset=name, columns=len(there)))
                 continue
@@ -237,6 +240,10 @@ def _tables(
                 table_counts = _counts(report)
                 faults += report.faults
                 remarks += report.remarks
+                related = [table for table in study.related if table.party == config.name and table.name in rule.tables]
+                if related and not report.faults:
+                    folder, normalise = config.state_directory, study.linkage.normalise
+                    remarks += row_remarks(rule, related, study.schema, normalise, folder=folder)
             elif (absent := missing_columns(rule, there, [rule.id, *sorted(sources)])) is not None:
                 faults.append(absent)
             fit = TableFit(
