@@ -193,8 +193,8 @@ CODES: Final[dict[str, tuple[str, int]]] = {
 }
 """Code -> (family, exit code). Codes are never renamed or reused; `INTERRUPTED` (exit 130) is Ctrl-C and has no class.
 
-Of a party's table ``DATA_VALUE_OUTSIDE``, ``DATA_ROWS_UNUSED``, ``DATA_ID_DUPLICATE`` and ``DATA_CATEGORY_UNSEEN`` are the names of
-remarks of ``party check``."""
+Of a party's table ``DATA_VALUE_OUTSIDE``, ``DATA_ROWS_UNUSED``, ``DATA_ID_DUPLICATE`` and ``DATA_CATEGORY_UNSEEN`` are the names
+of remarks of ``party check``."""
 
 _FAMILIES: Final[dict[str, type[VerticilError]]] = {
     c.family: c for c in (Misuse, DataFault, Refusal, PeerFault, GateFailed, InternalFault)
