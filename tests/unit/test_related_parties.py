@@ -246,3 +246,26 @@ def test_a_related_table_that_cannot_be_read_is_told_by_check_and_doctor(node: P
         broken = dataclasses.replace(config, datasets=datasets)
         assert any(words in finding.detail for finding in _tables(broken)), words
         assert any(words in fault.message for fault in check(broken, study("central")).faults), words
+
+
+def test_the_plan_says_how_far_what_comes_next_will_be_off() -> None:
+    """Four times the people, or the rows, and less noise: less error. The bench holds the numbers against measured ones."""
+    from verticil.analyst.lint import lint
+    from verticil.analyst.related import row_errors
+
+    masked = study("masked", TABLES)
+    visits, claims = masked.related
+    few, many = row_errors(masked, visits, 1_500, 1.0), row_errors(masked, visits, 6_000, 1.0)
+    assert few.gaps is not None
+    assert many.gaps is not None
+    for one, other in ((few.transitions, many.transitions), (few.gaps, many.gaps)):
+        assert (
+            one / 4 <= other <= one / 2
+        )  # noise on tables falls with n, the scatter of randomized columns with its root
+    assert row_errors(masked, visits, 1_500, 2.0).transitions < few.transitions
+    assert row_errors(masked, claims, 1_500, 1.0).gaps is None
+    assert masked.tables is not None
+    tighter = dataclasses.replace(masked, tables=dataclasses.replace(masked.tables, epsilon=masked.tables.epsilon / 4))
+    assert row_errors(tighter, visits, 6_000, 1.0).transitions > 1.5 * many.transitions
+    words = [item.message for item in lint(masked, n=N) if item.code == "rows-error" and "visits" in item.where]
+    assert re.search(r"if people have 1 / 2 rows in the mean, .* off by about [0-9.]+, [0-9.]+ points", words[0])
