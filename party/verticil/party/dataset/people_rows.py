@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from verticil.party.dataset.linkage import packed_ids
+from verticil.party.dataset.pseudonyms import packed_ids
 from verticil.party.dataset.sources import open_source
 from verticil.party.dataset.sources.column_rules import columns_of_summary
 from verticil.party.dataset.sources.conditions import columns_in, holds, read_condition

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import style_of
 from verticil.party.dataset.gathered_records import MEMORY_ROWS, single
-from verticil.party.dataset.linkage import normalise_ids, packed_ids
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.perturb import TAG_BYTES
+from verticil.party.dataset.pseudonyms import normalise_ids, packed_ids
 from verticil.party.dataset.source import Batch, Remark, read_batches
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.dataset.undeclared_values import draw
