@@ -120,7 +120,7 @@ def estimate(
 
     Raises:
         ValueError: none of the records that were drawn is possible.
-        work.ForeignCheckpoint: the checkpoint is of other tables or another seed.
+        checkpoints.ForeignCheckpoint: the checkpoint is of other tables or another seed.
     """
     work = Work(identity=_identity(tables, seed, divisions))
     if progress is not None:

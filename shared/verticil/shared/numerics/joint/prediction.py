@@ -10,7 +10,7 @@ sum of their square roots, and a, c two columns:
 * What margins miss. The unbiased estimate of a column's shares through its channel C has the variance h / n given the people,
   h = (q C) B2 - q with B2 = `Channel.inverse_square`; noise on tables adds sigma^2 / n^2 times b, the column sums of B o B (B the
   inverse), averaged over the tables as `NoisyTables.one_way` does it. Some normal draws are brought to the nearest distribution
-  as `start.one_way_shares` does; r is the deviation that has their mean absolute error.
+  as `one_way.one_way_shares` does; r is the deviation that has their mean absolute error.
 * What pairs miss beside. Unbiased, a cell has the variance
 
       v = rho (q_a (1 - q_a) h_c + h_a q_c (1 - q_c) + h_a h_c) / n + rho' sigma^2 / n^2 b_a b_c + `_EXACT` x^`_CROWDING` m / n.
@@ -52,6 +52,7 @@ _EVENNESS: Final = 0.4
 _STRENGTH: Final = 0.034
 _GROWTH: Final = 0.45
 _SCATTER_FACTOR: Final = 2.3  # rho
+_POSITIVE: Final = 1.5
 _NOISE_FACTOR: Final = 1.3  # rho'
 _EXACT: Final = 0.042
 _CROWDING: Final = 0.64
@@ -87,23 +88,27 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Column:
-    """A typical column of a channel: q, H, h, b, the squares of r, and how many are like it."""
+    """A typical column of a channel: q, H, h, b, the squares of r of records and of independent columns, and how many are like it."""
 
     shares: Floats
     roots: float
     scatter: Floats
     noise: Floats
     missed: Floats
+    missed_alone: Floats
     alike: int
 
 
-def predict(channels: Sequence[Channel], n: int, *, sigma: float = 0.0) -> Prediction | None:
+def predict(
+    channels: Sequence[Channel], n: int, *, sigma: float = 0.0, one_way_sigma: float = math.inf
+) -> Prediction | None:
     """Predict the distances of a joint model's records to the people.
 
     Args:
         channels: of each unit that is randomized on its own; a compound counts as one column of its combinations.
         n: people, at least 1.
         sigma: standard deviation of the noise on each cell of the tables of all pairs, people; 0: none.
+        one_way_sigma: the same of each column's own table, where it is measured beside the pairs'; infinity: it is not.
 
     Returns:
         None of fewer than two columns.
@@ -111,7 +116,7 @@ def predict(channels: Sequence[Channel], n: int, *, sigma: float = 0.0) -> Predi
     d = len(channels)
     if d < 2:
         return None
-    columns = _columns(channels, n, sigma)
+    columns = _columns(channels, n, sigma, one_way_sigma)
     sizes = np.array([channel.n_states for channel in channels], dtype=np.float64)
     crowding = float(sizes.sum() ** 2 - (sizes**2).sum()) / 2 / n
     exact = _EXACT * crowding**_CROWDING / n
@@ -131,7 +136,7 @@ def predict(channels: Sequence[Channel], n: int, *, sigma: float = 0.0) -> Predi
     return Prediction(two_way=two, three_way=three, independent=independent, one_way=one)
 
 
-def _columns(channels: Sequence[Channel], n: int, sigma: float) -> list[_Column]:
+def _columns(channels: Sequence[Channel], n: int, sigma: float, one_way_sigma: float) -> list[_Column]:
     """Return the different columns among some."""
     like = {channel.digest(): channel for channel in channels}
     alike = Counter(channel.digest() for channel in channels)
@@ -142,14 +147,16 @@ def _columns(channels: Sequence[Channel], n: int, sigma: float) -> list[_Column]
         inverse = channel.inverse
         scatter = np.maximum(shares @ channel.probabilities @ channel.inverse_square - shares, 0.0)
         noise = (inverse**2).sum(axis=0)
-        variance = scatter / n + (sigma / n) ** 2 * noise / others
+        own = (sigma / one_way_sigma) ** 2
+        alone, together = ((sigma / n) ** 2 * noise / (times * others + own) for times in (1.0, _POSITIVE))
         found.append(
             _Column(
                 shares=shares,
                 roots=float(np.sqrt(shares).sum()),
                 scatter=scatter,
                 noise=noise,
-                missed=_missed(shares, variance),
+                missed=_missed(shares, scatter / n + together),
+                missed_alone=_missed(shares, scatter / n + alone),
                 alike=alike[digest],
             )
         )
@@ -196,13 +203,14 @@ def _pair(first: _Column, second: _Column, n: int, sigma: float, exact: float) -
     variance = _SCATTER_FACTOR / n * scatter + exact * product
     variance += _NOISE_FACTOR * (sigma / n) ** 2 * np.outer(first.noise, second.noise)
     margins = np.outer(first.missed, c**2) + np.outer(a**2, second.missed)
+    margins_alone = np.outer(first.missed_alone, c**2) + np.outer(a**2, second.missed_alone)
     strength = 2 / _MEAN_ABSOLUTE * _STRENGTH * max(first.roots * second.roots - 1, 0.0) ** _GROWTH
     joint = independent = 0.0
     for node, weight in zip(_NODES.tolist(), (_NODE_WEIGHTS / _NODE_WEIGHTS.sum()).tolist(), strict=True):
         dependence = np.maximum((strength * math.exp(node - 0.5) * product) ** 2, _LEAST)
         missed = dependence * variance / (dependence + variance)
         joint += weight * float(np.sqrt(missed + margins).sum())
-        independent += weight * float(np.sqrt(dependence + margins).sum())
+        independent += weight * float(np.sqrt(dependence + margins_alone).sum())
     found: Floats = _MEAN_ABSOLUTE / 2 * np.array([joint, independent, np.sqrt(margins).sum()])
     return found
 

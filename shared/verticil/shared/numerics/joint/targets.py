@@ -127,7 +127,7 @@ def targets(
 
     Args:
         tables: what was measured.
-        start: the distribution of each variable (`start.one_way_shares`); the scatter of the randomization follows from it.
+        start: the distribution of each variable (`one_way.one_way_shares`); the scatter of the randomization follows from it.
         layout: of the same tables, where it is there already; one of their runs asks for the coarse tables.
         shrunk: whether tables of pairs with noise are fitted as `shrinkage` has them.
         with_twin: whether tables with noise get their twin, without which nothing tells when to stop.
