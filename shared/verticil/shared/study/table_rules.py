@@ -43,6 +43,7 @@ def check_tables(study: Study, *, source: str) -> None:
     check_privacy(where, rule.epsilon, rule.delta)
     _check_learning(study, source)
     _check_three_way(study, rule, f"{where}.three_way")
+    _check_one_way_part(study, rule, f"{where}.one_way_part")
     if measures_itself(study):
         return  # these tables are not measured
     if (cells := cells_of(study)) > MAX_TABLE_CELLS:
@@ -103,6 +104,20 @@ def _check_learning(study: Study, source: str) -> None:
             f"{source}: parameters.estimator",
             "'inverse' needs counts of whole families, and with noise on tables (tables) there are tables of pairs",
             hint="keep em",
+        )
+
+
+def _check_one_way_part(study: Study, rule: TablesRule, where: str) -> None:
+    part = rule.one_way_part
+    if part is None:
+        return
+    if not 0 <= part < 1:
+        fail(where, f"got {part:g}, expected a part of the budget from 0 to below 1", hint="try 0.3, or remove it")
+    if part and not protocol_of(study).whole_table:
+        fail(
+            where,
+            "goes with one organisation that holds the whole table",
+            hint="remove it, or run verticil synthesize",
         )
 
 

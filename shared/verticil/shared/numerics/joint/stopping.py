@@ -12,8 +12,8 @@ Beyond that a model is fitted to the noise. The true model itself is not nearer 
 * Exact counts or randomized records: the people are who they are, so the variance is that of the randomization alone, *given the
   records*: V = e - (C o C)^T pi (C o C), per person (o: elementwise; of a released set of w entries e / w instead of e). A model
   matches margins at once, so what they say is taken out of the residual e - f: r q^T + q r^T, with q the model's margins and
-  r = q minus those observed. The rest is compared with the part of the variance that remains then (`targets.degrees`). Cells weigh
-  1 / m, m = max(q q^T, .5 / n). Where both columns are as they are, V is `targets.EXACT_VARIANCE` times e.
+  r = q minus those observed. The rest is compared with the part of the variance that remains then (`targets.degrees`). Cells
+  weigh 1 / m, m = max(q q^T, .5 / n). Where both columns are as they are, V is `targets.EXACT_VARIANCE` times e.
 
 That a variance is right can be seen from it: at a wrong one the fit stops at once or never.
 """
