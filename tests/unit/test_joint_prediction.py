@@ -19,6 +19,7 @@ from verticil.shared.mechanisms.transition import Transition, identity, quantize
 from verticil.shared.numerics.estimation.estimators import simplex
 from verticil.shared.numerics.joint import prediction as module
 from verticil.shared.numerics.joint.prediction import Prediction, predict, typical_shares
+from verticil.shared.numerics.joint.tuning import TUNING
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.reading import read_study
@@ -98,7 +99,7 @@ def test_margins_miss_what_they_miss_when_people_are_drawn_and_randomized(sigma:
         rows = zip(people, channel.probabilities, strict=True)
         released = np.sum([generator.multinomial(count, row / row.sum()) for count, row in rows], axis=0)
         estimate = (
-            released + generator.normal(0, sigma * math.sqrt(k / (d - 1) / module._POSITIVE), k)
+            released + generator.normal(0, sigma * math.sqrt(k / (d - 1) / TUNING.positive_cells), k)
         ) @ channel.inverse
         missed.append(np.abs(simplex(estimate / estimate.sum()) - people / n))
     (column,) = module._columns([channel] * d, n, sigma, math.inf)

@@ -78,11 +78,15 @@ def drowned_shares(study: Study, n: int, prediction: Prediction | None) -> Findi
     if study.tables is None or prediction is None or prediction.one_way <= _MOST_ONE_WAY:
         return None
     channels = sorted((unit.transition for unit in study.units), key=lambda channel: channel.n_states)
-    (sigma, own), n_tables = _deviations(study), len(tables_of(study))
+    (sigma, own), n_tables = _deviations(study), set_sizes(study).pairs
     works = 0
     for count in range(2, len(channels)):
-        less = math.sqrt(math.comb(count, 2) / n_tables)
-        fewer = predict(channels[:count], n, sigma=sigma * less, one_way_sigma=own * less)
+        fewer = predict(
+            channels[:count],
+            n,
+            sigma=sigma * math.sqrt(math.comb(count, 2) / n_tables),
+            one_way_sigma=own * math.sqrt(count / len(channels)),
+        )
         if fewer is None or fewer.one_way > _MOST_ONE_WAY:
             break
         works = count
