@@ -178,3 +178,19 @@ def test_a_study_that_cannot_have_a_joint_model_gets_no_figure(release_study: St
     apart = dataclasses.replace(release_study.structure, forbidden=(("age", "sex"),))
     assert predict_study(dataclasses.replace(noisy, structure=apart), 5000) is None
     assert predict_study(dataclasses.replace(release_study, model="peer"), 5000) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "n"),
+    [
+        ((5, 20, 2, 7, 5, 8, 7, 8, 3, 3, 5, 21, 20, 13, 21, 11, 21, 7, 3, 3, 2, 2, 20, 20), 7_634),  # ma2019
+        ((20, 4, 4, 20, 2, 2, 4, 4, 2, 3), 1_473),  # cmc
+    ],
+)
+def test_people_randomized_with_epsilon_1_are_said_to_be_no_nearer_before(states: tuple[int, ...], n: int) -> None:
+    """Records of both were .98 and .99 of the distance of independent columns."""
+    lost, well = predict(channels(1.0, states), n), predict(channels(3.0, states), n)
+    assert lost is not None
+    assert well is not None
+    assert lost.no_nearer
+    assert not well.no_nearer

@@ -41,12 +41,12 @@ NOT_TUNED = {
     "posterior/statistics.py": {"_NORMAL_95"},
     "posterior/annealing.py": {"_TINY", "_FAINT"},
     "learning/compiling.py": {"_STATES"},
-    # Limits of memory, of what can be published and of what a screen shows; Adam's own numbers; quadrature; a digest's bytes.
+    # Limits of memory, of what can be published, of warnings and of what a screen shows; Adam's own numbers; quadrature; a digest's bytes.
     "joint/checkpoints.py": {"identity"},
     "joint/count.py": {"_COUNTING", "_BLOCK"},
     "joint/estimate.py": {"_COMPONENT_CELLS"},
     "joint/mixture.py": {"_BETAS", "_TINY", "_LEAST", "_BLOCK"},
-    "joint/prediction.py": {"_DRAWS", "_LEAST", "_MEAN_ABSOLUTE", "_NODES", "_NODE_WEIGHTS"},
+    "joint/prediction.py": {"_HARDLY_NEARER", "_DRAWS", "_LEAST", "_MEAN_ABSOLUTE", "_NODES", "_NODE_WEIGHTS"},
     "joint/replicates.py": {"MOST"},
     "joint/weighted_records.py": {"ATOMS", "CELLS", "OVERHEAD", "_TIMES", "_FEW", "_BOUND", "_EMPTY"},
     "joint/worth.py": {"NO_NEARER", "_SHOWN"},
