@@ -41,7 +41,7 @@ NOT_TUNED = {
     "posterior/statistics.py": {"_NORMAL_95"},
     "posterior/annealing.py": {"_TINY", "_FAINT"},
     "learning/compiling.py": {"_STATES"},
-    # Limits of memory, of what can be published, of warnings and of what a screen shows; Adam's own numbers; quadrature; a digest's bytes.
+    # Limits of memory, of what can be published, of warnings and screens; Adam's own numbers; quadrature; a digest's bytes.
     "joint/checkpoints.py": {"identity"},
     "joint/count.py": {"_COUNTING", "_BLOCK"},
     "joint/estimate.py": {"_COMPONENT_CELLS"},

@@ -52,8 +52,8 @@ from verticil.shared.numerics.estimation.estimators import simplex
 from verticil.shared.numerics.joint.tuning import TUNING
 
 _HARDLY_NEARER: Final = 0.9
-"""Part of the distance of independent columns above which a warning is due. At epsilon 1 per column ma2019 and cmc are predicted at
-.91 and .94 of it, and measured at .98 and .99; Adult at .87, and .89."""
+"""Part of the distance of independent columns above which a warning is due. At epsilon 1 per column ma2019 and cmc are predicted
+at .91 and .94 of it, and measured at .98 and .99; Adult at .87, and .89."""
 _DRAWS: Final = 100
 _LEAST: Final = 1e-300  # of a square, so that nothing is divided by 0
 _MEAN_ABSOLUTE: Final = math.sqrt(2 / math.pi)
