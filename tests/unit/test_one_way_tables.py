@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from support.documents import study_toml
 from verticil.analyst.prediction import best_one_way_part, predict_study
+from verticil.cli.main import main
 from verticil.curator.plan import plan_of
 from verticil.curator.study import owners_study, with_columns_measured
 from verticil.curator.synthesis import synthesize
@@ -19,7 +21,7 @@ from verticil.miner.learning.exact_tables import counted_tables
 from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.joint.noise import noised
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import from_json, to_json
+from verticil.shared.privacy.events import NoisyTables, from_json, plan_events, to_json, words
 from verticil.shared.privacy.layered import layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import Study, TablesRule
@@ -108,14 +110,46 @@ def test_a_part_that_is_none_is_refused(part: float) -> None:
         owners(3, 4, 5, part=part)
 
 
-def test_only_an_owner_alone_measures_single_columns() -> None:
-    rule = "[tables]\nepsilon = 1\ndelta = 1e-9\none_way_part = 0.3\n"
-    text = study_toml("a.x: p q r", "b.y: p q r", "b.z: p q") + PLAIN + rule
-    with pytest.raises(Misuse, match="one organisation that holds the whole table"):
+RULE = "[tables]\nepsilon = 1\ndelta = 1e-9\none_way_part = 0.3\n"
+
+
+def test_a_miner_measures_single_columns_and_the_event_says_so() -> None:
+    text = study_toml("a.x: p q r", "b.y: p q r", "b.z: p q") + PLAIN + RULE
+    study = read_study_text(text, Path())
+    (event,) = (item.event for item in plan_events(study, "a") if isinstance(item.event, NoisyTables))
+    assert (event.tables, event.columns) == (3, 3)
+    assert (event.sigma, event.column_sigma) == (table_sigmas(study)[0], table_sigmas(study)[-1])
+    assert cost_of(event).epsilon == 1.0
+    assert cost_of(dataclasses.replace(event, column_sigma=event.column_sigma and event.column_sigma / 2)).epsilon > 1.0
+    assert "3 single columns" in words(event)
+    assert from_json(to_json(event)) == event
+    plain = read_study_text(text.replace("one_way_part = 0.3\n", ""), Path())
+    (event,) = (item.event for item in plan_events(plain, "a") if isinstance(item.event, NoisyTables))
+    assert "column" not in to_json(event)
+    with pytest.raises(ValueError, match="columns"):
+        dataclasses.replace(event, columns=2)
+    assert owners_study(study, method="privbayes").tables == TablesRule(epsilon=1.0, delta=1e-9, resolution="one")
+
+
+def test_model_three_has_one_noise_for_all_tables() -> None:
+    text = study_toml("a.x: p q r", "b.y: p q r", "c.z: p q", keys='model = "masked"\n') + RULE
+    with pytest.raises(Misuse, match="one_way_part.*all tables have one noise"):
         read_study_text(text, Path())
-    assert owners_study(read_study_text(text, Path(), by_owner=True), method="privbayes").tables == TablesRule(
-        epsilon=1.0, delta=1e-9, resolution="one"
-    )
+
+
+def test_check_proposes_a_part_where_single_columns_would_drown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = [f"{'ab'[place % 2]}.c{place}: {' '.join(f'v{k}' for k in range(16))}" for place in range(16)]
+    text = study_toml(*columns) + PLAIN + "[tables]\nepsilon = 0.2\ndelta = 1e-9\n"
+    (path := tmp_path / "study.toml").write_text(text)
+    main(["study", "check", str(path), "--n", "20000", "--format", "json"])
+    findings = {finding["code"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
+    part = float(findings["columns-unmeasured"]["hint"].split("one_way_part = ")[1].split(":")[0])
+    assert part > 0
+    path.write_text(f"{text}one_way_part = {part}\n")
+    main(["study", "check", str(path), "--n", "20000", "--format", "json"])
+    assert "columns-unmeasured" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

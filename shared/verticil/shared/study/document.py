@@ -340,7 +340,7 @@ class TablesRule:
         resolution: "two": pairs with an ordered column are measured again in runs of neighbouring categories; see there. None:
             "one", but for an owner alone.
         one_way_part: the part of the noise's budget that measures each column on its own, beside the pairs. None: 0, but for an
-            owner alone, where it follows from the number of people (`analyst.prediction`).
+            owner alone, where it follows from the number of people (`analyst.prediction`). Model III has none.
     """
 
     epsilon: float

@@ -10,7 +10,7 @@ from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.profiles import check_profiles
-from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
+from verticil.shared.study.protocols import PROTOCOLS, measures_itself, opens_tables, protocol_of
 from verticil.shared.study.tables import cells_of, profiled, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import MAX_TEXT, check_privacy, fail
 
@@ -113,11 +113,11 @@ def _check_one_way_part(study: Study, rule: TablesRule, where: str) -> None:
         return
     if not 0 <= part < 1:
         fail(where, f"got {part:g}, expected a part of the budget from 0 to below 1", hint="try 0.3, or remove it")
-    if part and not protocol_of(study).whole_table:
+    if part and opens_tables(study):
         fail(
             where,
-            "goes with one organisation that holds the whole table",
-            hint="remove it, or run verticil synthesize",
+            f"with the model '{study.model}' all tables have one noise",
+            hint="remove it",
         )
 
 
