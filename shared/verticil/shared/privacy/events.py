@@ -367,7 +367,7 @@ def from_json(text: str) -> PrivacyEvent:
         raise _unreadable(kind.name, f"account '{str(parameters['reader'])[:40]}'")
     for item in dataclasses.fields(kind.event):
         if item.metadata.get(LATER):
-            parameters.setdefault(item.name, item.default)
+            parameters.setdefault(item.name, cast("Parameter", item.default))
     if parameters.keys() != types_of.keys():
         raise ValueError(
             f"privacy event '{kind.name}': got the parameters {sorted(parameters)}, expected {sorted(types_of)}"
@@ -477,7 +477,7 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
         return  # of several sets: `privacy.layered`
     sizes, sigmas = set_sizes(study), set_sigmas(study)
     assert sigmas.pairs is not None
-    own = {} if alone else {"column_sigma": sigmas.columns, "columns": sizes.columns}
+    own: dict[str, Any] = {} if alone else {"column_sigma": sigmas.columns, "columns": sizes.columns}
     event = (DiscreteGaussianCounts if alone else NoisyTables)(
         sigma=sigmas.pairs,
         tables=sizes.pairs,
