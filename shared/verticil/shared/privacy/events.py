@@ -367,7 +367,7 @@ def from_json(text: str) -> PrivacyEvent:
         raise _unreadable(kind.name, f"account '{str(parameters['reader'])[:40]}'")
     for item in dataclasses.fields(kind.event):
         if item.metadata.get(LATER):
-            parameters.setdefault(item.name, item.default)
+            parameters.setdefault(item.name, cast("Parameter", item.default))
     if parameters.keys() != types_of.keys():
         raise ValueError(
             f"privacy event '{kind.name}': got the parameters {sorted(parameters)}, expected {sorted(types_of)}"
@@ -477,16 +477,25 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
         return  # of several sets: `privacy.layered`
     sizes, sigmas = set_sizes(study), set_sigmas(study)
     assert sigmas.pairs is not None
-    own = {} if alone else {"column_sigma": sigmas.columns, "columns": sizes.columns}
-    event = (DiscreteGaussianCounts if alone else NoisyTables)(
+    event = DiscreteGaussianCounts(
         sigma=sigmas.pairs,
         tables=sizes.pairs,
         delta=rule.delta,
         epsilon=rule.epsilon,
         sensitivity=math.sqrt(2 * (sizes.pairs + sizes.columns)),
-        reader=PUBLIC.name if alone else OTHERS,
-        **own,
+        reader=PUBLIC.name,
     )
+    if not alone:
+        event = NoisyTables(
+            sigma=event.sigma,
+            tables=event.tables,
+            delta=event.delta,
+            epsilon=event.epsilon,
+            sensitivity=event.sensitivity,
+            reader=OTHERS,
+            column_sigma=sigmas.columns,
+            columns=sizes.columns,
+        )
     names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
     yield PlannedEvent(event=event, variables=names, readers=("everyone",), joint=True)
 
