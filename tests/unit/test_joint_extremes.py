@@ -79,6 +79,16 @@ def distance(records: Columns, columns: Columns, n_states: tuple[int, ...]) -> f
     return float(np.abs(ours - theirs).sum() / 2)
 
 
+@pytest.mark.parametrize("epsilon", [14.0, 30.0])
+def test_columns_that_are_moved_next_to_never_keep_what_goes_together(epsilon: float) -> None:
+    """At 30 single precision had their variance below zero, and the fit stopped before its first step, independent."""
+    n_states, n = (2, 3, 2), 2_000
+    columns = copies(n_states, n)
+    found = estimate(counted(columns, n_states, epsilon), seed=1)
+    assert found.discrepancy > 0
+    assert distance(checked(found, n), columns, n_states) < 0.05
+
+
 @pytest.mark.parametrize("epsilon", [None, 2.0])
 @pytest.mark.parametrize("sigma", [0.0, 20.0])
 def test_two_columns_of_two_categories(epsilon: float | None, sigma: float) -> None:

@@ -150,7 +150,7 @@ def test_a_miner_measures_single_columns_and_the_event_says_so() -> None:
 
 def test_model_three_has_one_noise_for_all_tables() -> None:
     text = study_toml("a.x: p q r", "b.y: p q r", "c.z: p q", keys='model = "masked"\n') + RULE
-    with pytest.raises(Misuse, match="one_way_part.*all tables have one noise"):
+    with pytest.raises(Misuse, match=r"one_way_part.*all tables have one noise"):
         read_study_text(text, Path())
 
 

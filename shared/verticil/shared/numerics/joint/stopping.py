@@ -22,12 +22,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from verticil.shared.numerics.joint.layout import Singles
 from verticil.shared.numerics.joint.targets import OtherTable, Targets, degrees, expected_table
 from verticil.shared.numerics.joint.tuning import TUNING
+
+_ROUNDING: Final = 1e-5  # of a cell's expected count: what sums of many cells in single precision are off by
 
 
 class Discrepancy:
@@ -49,7 +52,7 @@ class Discrepancy:
 
     def begin(self) -> None:
         """Begin with a model."""
-        self._missed = self._variance = self._freedom = 0.0
+        self._missed = self._variance = self._freedom = self._people = 0.0
 
     def turn_to(
         self, targets: Targets, released: Singles, squares: Singles | None, weights: Singles | None = None
@@ -84,6 +87,7 @@ class Discrepancy:
         residual *= scale
         self._missed += _each_once(residual) * targets.n / self._degrees
         self._variance += _each_once(self._pair_variance(block, onward, expected) * scale)
+        self._people += _each_once(expected * scale)
 
     def _pair_variance(self, block: slice, onward: slice, expected: Singles) -> Singles:
         targets, squares = self._targets, self._squares
@@ -122,6 +126,7 @@ class Discrepancy:
             variance = expected.astype(np.float64) / sizes - square
         self._missed += float((residual**2 / m).sum()) * targets.n
         self._variance += float((variance / m).sum())
+        self._people += float((expected / m).sum())
 
     def add_twin(self, moved: Singles, block: bool, twins: int) -> None:
         """Add what a twin has of the move of some cells' tables.
@@ -135,7 +140,13 @@ class Discrepancy:
         self._freedom += both / (TUNING.moved**2 * twins)
 
     def end(self) -> None:
-        """Measure the model that was added."""
+        """Measure the model that was added.
+
+        Columns whose randomization moves next to nobody have a variance that single precision cannot tell from none, or from one
+        below: they are as columns that are as they are.
+        """
+        if not self._noisy and self._variance <= _ROUNDING * self._people:
+            self._variance = TUNING.exact_variance * self._people
         self.discrepancy = self._missed / (self._cells if self._noisy else self._variance)
         self.risk = self._missed + TUNING.penalty * self._freedom if self._noisy else self.discrepancy
 
