@@ -207,10 +207,12 @@ class Ledger(LedgerDraws):
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND variables = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1"
         return self._database.has(query, (study_digest, json.dumps(variables), recipient, artifact_sha256))
 
-    def rounds(self, study_digest: bytes, event: type[PrivacyEvent]) -> frozenset[bytes]:
-        """Return the transcripts T1 of the rounds of a study that were charged, each with rows of this kind of event."""
+    def rounds(self, study_digest: bytes, *kinds: type[PrivacyEvent]) -> frozenset[bytes]:
+        """Return the transcripts T1 of the rounds of a study that were charged, each with rows of these kinds of event."""
         query = "SELECT DISTINCT artifact_sha256 FROM ledger WHERE study_digest = ? AND kind = ?"
-        return frozenset(self._database.read(bytes, query, (study_digest, events.name_of(event))))
+        return frozenset(
+            t1 for kind in kinds for t1 in self._database.read(bytes, query, (study_digest, events.name_of(kind)))
+        )
 
     def is_linked(self, study_digest: bytes) -> bool:
         """Return whether there is a row of the linkage of a study's people."""

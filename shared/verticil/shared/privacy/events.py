@@ -47,6 +47,8 @@ _INFINITE: Final = "infinite"
 GROUP: Final = "verticil.events"
 """Of entry points: name of a kind -> the module that registers it."""
 
+WORD_OF_MINER: Final = "This rests on the miner's word: it has the columns, draws the noise, and could publish without"
+
 Parameter = bool | int | float | str | None
 
 
@@ -451,7 +453,7 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     """
     rule = study.tables
     alone = not protocol_of(study).coordinated
-    if rule is None or measures_itself(study) or opens_tables(study) or (alone and has_several_sets(study)):
+    if rule is None or measures_itself(study) or opens_tables(study) or has_several_sets(study):
         return  # of several sets: `privacy.layered`
     tables = len(tables_of(study))
     event = (DiscreteGaussianCounts if alone else NoisyTables)(
@@ -520,8 +522,7 @@ def _table_words(event: NoisyTables) -> str:
     return (
         f"the miner adds discrete Gaussian noise of standard deviation {event.sigma:.4g} to every count of {event.tables} tables "
         "of the randomized columns, and what is published follows from these and the number of people: epsilon "
-        f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. This rests on the miner's word: it has the "
-        "columns, draws the noise, and could publish without"
+        f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. {WORD_OF_MINER}"
     )
 
 

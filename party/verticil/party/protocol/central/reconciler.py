@@ -10,7 +10,9 @@ _RECEIPT = "the miner's signed receipt of the column, or of its deletion, beside
 RECONCILER = Reconciler(
     evidence={
         "randomized-column": _RECEIPT,
-        "noisy-tables": f"{_RECEIPT}: the tables are charged with the first column that leaves",
+        **dict.fromkeys(
+            ("noisy-tables", "layered-counts"), f"{_RECEIPT}: the tables are charged with the first column that leaves"
+        ),
     },
     from_miner=columns_from_miner,
 )

@@ -35,7 +35,7 @@ from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.masked.round.proof import SignedMessage, read_signed_message, rounds_charged
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING
-from verticil.shared.privacy.masked import MaskedTables
+from verticil.shared.privacy.masked import ROUND_EVENTS
 from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
 from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
@@ -43,7 +43,10 @@ from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _EVIDENCE = {
-    "masked-tables": "this party's signature under a message that left behind the charge of the round: at the miner and peers",
+    **dict.fromkeys(
+        ("masked-tables", "masked-layers"),
+        "this party's signature under a message that left behind the charge of the round: at the miner and peers",
+    ),
     "randomized-column": "the same: columns of a masked study are charged with the round",
     "linkage": "this party's signed hello, at the miner and each peer; its signed statement of the common people, at the miner; a"
     " peer's signed word that it has found them, beside this party's approval",
@@ -117,7 +120,7 @@ def _find_unrecorded(
 ) -> Sequence[Forgotten]:
     """Compare what is proved with the ledger, and with the rounds that are on this disk."""
     rows = [linkage] if (linkage := _linkage(site, digest, study, holder=holder)) is not None else []
-    recorded_rounds = site.ledger.rounds(digest, MaskedTables)
+    recorded_rounds = site.ledger.rounds(digest, *ROUND_EVENTS)
     for t1 in rounds_charged(messages):
         if t1 not in recorded_rounds:
             rows.append(

@@ -31,7 +31,7 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
 from verticil.shared.privacy.events import Linkage, kind_of, plan_events, to_json
-from verticil.shared.privacy.masked import MaskedTables
+from verticil.shared.privacy.masked import ROUND_EVENTS
 from verticil.shared.study.document import Study
 
 ROWS: Final = "a dealer with its partner (rows)"
@@ -102,7 +102,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
     with site.database.transaction():
         if record.digest in site.revocations.list_stopped():
             raise StoppedError
-        if site.ledger.rounds(record.digest, MaskedTables) - {t1}:
+        if site.ledger.rounds(record.digest, *ROUND_EVENTS) - {t1}:
             raise Refusal(
                 "APPROVAL_VOID",
                 f"study '{study.id}': another round of it was charged, and an approval is for one",
