@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.curator.profiles import grid_study, measure_profiles
+from verticil.curator.profiles import measure_profiles
 from verticil.curator.study import owners_study
 from verticil.curator.synthesis import Synthesized, synthesize
+from verticil.party.dataset.profiles import grid_study
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas
 from verticil.shared.numerics.estimation.profiles import BINS, Grid, grid_of, parts_of, profile_of
@@ -280,7 +281,7 @@ def test_what_is_wrong_with_bounds_is_named(old: str, new: str, words: str) -> N
 
 def test_only_an_owner_alone_may_leave_bins_to_be_measured(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
-    with pytest.raises(Misuse, match="one organisation that holds the whole table"):
+    with pytest.raises(Misuse, match=r"goes with noise on tables"):
         read_study(tmp_path / "study.toml")
     study = read_study(tmp_path / "study.toml", by_owner=True)
     with pytest.raises(Misuse, match="noise on tables"):
@@ -295,5 +296,5 @@ def test_nothing_is_measured_where_nothing_is_asked(tmp_path: Path) -> None:
         'bins = "private"\nbounds = [0, 1000000]', "bins = [0, 10, 1000, 1000000]"
     )
     study = owners_study(read_study_text(plain, Path(), by_owner=True), method="joint", epsilon=1)
-    assert grid_study(study) == study
+    assert grid_study(study, ()) == study
     assert measure_profiles(study, None, None, None) == (study, None, ())  # type: ignore[arg-type]

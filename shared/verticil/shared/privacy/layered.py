@@ -19,7 +19,7 @@ from verticil.shared.privacy.accounts import OTHERS, PUBLIC
 from verticil.shared.privacy.events import WORD_OF_MINER, EventKind, PlannedEvent, PrivacyEvent, cost_at, register
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of
-from verticil.shared.study.tables import has_several_sets, set_sigmas, set_sizes, tables_of, tables_sigma
+from verticil.shared.study.tables import has_several_sets, profiled, set_sigmas, set_sizes, tables_of, tables_sigma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def layered_counts(study: Study) -> LayeredCounts:
         tables=len(tables_of(study)),
         delta=rule.delta,
         epsilon=rule.epsilon,
-        reader=OTHERS if protocol_of(study).coordinated else PUBLIC.name,
+        reader=OTHERS if protocol_of(study).coordinated and not profiled(study) else PUBLIC.name,
     )
 
 

@@ -129,7 +129,7 @@ def _find_unrecorded(
                     study_id=study.id,
                     holder=holder,
                     what="a message that this party signed in a round of masked tables",
-                    rows=partial(_round_rows, site, study, t1),
+                    rows=partial(_round_rows, site, study, digest, t1),
                 )
             )
     if messages and not folder_of(site.config.state_directory, digest).exists():
@@ -155,7 +155,7 @@ def _linkage(site: Site, digest: bytes, study: Study, *, holder: str) -> Forgott
     )
 
 
-def _round_rows(site: Site, study: Study, t1: bytes) -> Sequence[MissingRow]:
+def _round_rows(site: Site, study: Study, digest: bytes, t1: bytes) -> Sequence[MissingRow]:
     return [
         MissingRow(
             release=row.release,
@@ -165,7 +165,7 @@ def _round_rows(site: Site, study: Study, t1: bytes) -> Sequence[MissingRow]:
             artifact_sha256=t1,
             is_of_round=True,
         )
-        for row in rows_of_round(site, study, t1)
+        for row in rows_of_round(site, study, digest, t1)
     ]
 
 
