@@ -54,7 +54,7 @@ categories = ["basic", "full"]
 scheme = "symmetric"
 epsilon = 5.0
 [tables]
-epsilon = 20.0
+epsilon = 6.0
 delta = 1e-9
 resolution = "two"
 [structure]

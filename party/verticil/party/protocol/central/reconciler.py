@@ -10,9 +10,8 @@ _RECEIPT = "the miner's signed receipt of the column, or of its deletion, beside
 RECONCILER = Reconciler(
     evidence={
         "randomized-column": _RECEIPT,
-        **dict.fromkeys(
-            ("noisy-tables", "layered-counts"), f"{_RECEIPT}: the tables are charged with the first column that leaves"
-        ),
+        "noisy-tables": f"{_RECEIPT}: the tables are charged with the first column that leaves",
+        "layered-counts": f"{_RECEIPT}; of measured bins, which are charged before the approval leaves, the approval alone",
     },
     from_miner=columns_from_miner,
 )

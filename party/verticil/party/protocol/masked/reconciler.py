@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.masked.proofs import round_proof
@@ -34,12 +35,13 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.masked.round.proof import SignedMessage, read_signed_message, rounds_charged
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.accounts import NOTHING
+from verticil.shared.privacy.accounts import NOTHING, Cost
 from verticil.shared.privacy.masked import ROUND_EVENTS
 from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
 from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
+from verticil.shared.study.tables import profiled
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _EVIDENCE = {
@@ -159,7 +161,7 @@ def _round_rows(site: Site, study: Study, digest: bytes, t1: bytes) -> Sequence[
     return [
         MissingRow(
             release=row.release,
-            charged=cost_of(row.release.event),
+            charged=_charge_of(site, study, row.release),
             recipient=row.recipient,
             unit=row.unit,
             artifact_sha256=t1,
@@ -167,6 +169,11 @@ def _round_rows(site: Site, study: Study, digest: bytes, t1: bytes) -> Sequence[
         )
         for row in rows_of_round(site, study, digest, t1)
     ]
+
+
+def _charge_of(site: Site, study: Study, release: ColumnDraw) -> Cost:
+    """Return what a row of a round was charged: nothing of tables with measured bins that were charged with the approval."""
+    return NOTHING if profiled(study) and site.ledger.holds(release) else cost_of(release.event)
 
 
 def _for_peer(node: PartyContext, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
