@@ -163,6 +163,8 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
     Raises:
         ValueError: so many counts are not those of the grid.
     """
+    if len(counts) < grid.size:
+        raise ValueError(f"{len(counts)} counts of a grid, expected at least {grid.size}")
     noisy, n_cells = np.asarray(counts[: grid.size], np.float64), len(grid.edges) - 1
     people = max(float(noisy.sum()), 1.0)
     below, above = (max(float(noisy[n_cells + place]), 0.0) / people for place in (0, 1))
