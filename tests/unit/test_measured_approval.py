@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import datetime as dt
 from collections.abc import Iterator
@@ -12,11 +13,19 @@ import pytest
 from support.set_back import SetBack
 from verticil.party.config import load_party
 from verticil.party.policy.approval import AUTOMATIC, content_of
+from verticil.party.protocol.central.study import CentralStudy
+from verticil.party.protocol.context import PartyContext
+from verticil.party.protocol.coordinated.plan import Step
+from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.statistics import charge_profiles
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.mechanisms import privacy
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC
 from verticil.shared.study import canonical, rules
@@ -32,6 +41,8 @@ from verticil.shared.study.approval import (
 from verticil.shared.study.document import QuorumRule, Study
 from verticil.shared.study.profiles import grid_of_variable, with_profiles
 from verticil.shared.study.states import State
+from verticil.simulation.in_memory_peers import serving_miner
+from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 TABLES = "[tables]\nepsilon = 3.0\ndelta = 1e-6\n"
@@ -212,3 +223,41 @@ def test_changed_data_after_the_profile_has_left_end_the_study(federation: SetBa
             charge_profiles(site, site.state.find(study.id), other.declared_in(study), NOW)
     finally:
         path.write_text(text)
+
+
+class Line(InMemoryCoordinator):
+    """A line to the miner that notes how many rows the ledger has when the approval leaves."""
+
+    site: Site
+    rows_before: list[int]
+
+    async def report(self, request: coordinator_pb2.ReportRequest) -> coordinator_pb2.ReportReply:
+        if request.HasField("approval"):
+            self.rows_before.append(len(self.site.ledger.rows()))
+        return await super().report(request)
+
+
+async def test_the_ledger_has_the_charge_when_the_approval_leaves(
+    federation: SetBack, site: Site, study: Study
+) -> None:
+    config = site.config
+    node = PartyContext(
+        site=site,
+        spool=Spool(config.state_directory / "spool"),
+        signing_key=SigningKey.load(config.signing_key, config.certificate),
+        authority=config.federation.ca_certificate.read_bytes(),
+        clock=utc_now,
+    )
+    async with serving_miner(federation.made, utc_now, is_seeded=True) as miner:
+        analyst = Identity(federation="trial", role=Role.ANALYST, name="analyst")
+        proposal = control_pb2.SubmitStudyRequest(proposal=canonical.to_bytes(study))
+        await InMemoryControl(miner.control, analyst).submit_study(proposal)
+        approval = await asyncio.to_thread(approved, site, study)
+        line = Line(miner.coordinator, Identity(federation="trial", role=Role.PARTY, name="clinic"))
+        line.site, line.rows_before = site, []
+        run = CentralStudy(node, approval.proposal_digest)
+        run.coordinator = line
+        await run.act(Step.TELL_APPROVAL, site.state.study(approval.proposal_digest))
+        assert line.rows_before == [1]
+        assert miner.session.record(approval.proposal_digest).approvals.keys() == {"clinic"}
+        miner.changes.close()

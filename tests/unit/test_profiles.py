@@ -12,7 +12,6 @@ import pytest
 from verticil.curator.profiles import measure_profiles
 from verticil.curator.study import owners_study
 from verticil.curator.synthesis import Synthesized, synthesize
-from verticil.party.dataset.profiles import grid_study
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas
 from verticil.shared.numerics.estimation.profiles import BINS, Grid, grid_of, parts_of, profile_of
@@ -21,6 +20,7 @@ from verticil.shared.privacy.events import from_json, to_json
 from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
+from verticil.shared.study.profiled_columns import grid_study
 from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_with
 from verticil.shared.study.reading import read_study, read_study_text
 from verticil.shared.study.tables import coarse_pairs, set_sigmas, set_sizes

@@ -25,7 +25,7 @@ from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.noisy_tables import sum_runs
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.accounts import MASKED, OTHERS
+from verticil.shared.privacy.accounts import COLUMNS, MASKED, OTHERS, PUBLIC
 from verticil.shared.privacy.events import from_json, plan_events, to_json, words
 from verticil.shared.privacy.layered import LayeredCounts
 from verticil.shared.privacy.masked import MaskedLayers, tables_event
@@ -69,10 +69,10 @@ categories = ["a", "b", "c"]
 """
 
 
-def study_in(model: str = "", resolution: str = "two") -> Study:
+def study_in(model: str = "", resolution: str = "two", number: str = NUMBER) -> Study:
     """A study of two parties: two numbers, and a column without an order."""
     model_line = f'model = "{model}"' if model else ""
-    columns = NUMBER.format(party="north", name="age") + NUMBER.format(party="south", name="cost") + WARD
+    columns = number.format(party="north", name="age") + number.format(party="south", name="cost") + WARD
     parties = '[[party]]\nname = "north"\n[[party]]\nname = "south"\n'
     return read_study_text(HEAD.format(model=model_line, resolution=resolution) + parties + columns, Path())
 
@@ -159,6 +159,26 @@ def test_one_event_names_both_sets_and_costs_what_the_study_says(
     assert delta_at(both, 3.0) <= 1e-9 < delta_at(both, 2.95)
     with pytest.raises(ValueError, match="without its noise"):
         dataclasses.replace(event, coarse_sigma=None)
+
+
+@pytest.mark.parametrize(("model", "kind"), [("", LayeredCounts), ("masked", MaskedLayers)])
+def test_profiles_of_parties_are_in_the_same_event_for_every_reader(
+    model: str, kind: type[LayeredCounts] | type[MaskedLayers]
+) -> None:
+    """Without the profiles, or with less noise on them than is drawn, the stated epsilon would not be proved."""
+    bounds = NUMBER.replace("bins = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]", 'bins = "private"\nbounds = [0, 12]')
+    study = study_in(model, number=bounds)
+    events = [item.event for item in plan_events(study, "north") if isinstance(item.event, kind)]
+    event = events[0]
+    assert event.reader in {PUBLIC.name, MASKED}
+    assert all(reader.sees(event.reader) for reader in (COLUMNS, PUBLIC))
+    assert event.profiles == 4
+    assert event.profile_sigma is not None
+    assert cost_of(event).epsilon == pytest.approx(3.0, rel=0.02)
+    assert "histograms of numbers" in words(event)
+    bolder = dataclasses.replace(event, profile_sigma=event.profile_sigma / 3)
+    assert cost_of(bolder).epsilon > 3.3
+    assert from_json(to_json(event)) == event
 
 
 def test_studies_of_one_resolution_have_the_plan_and_event_of_before() -> None:

@@ -1,4 +1,4 @@
-"""Bins that an owner measures (`verticil.party.dataset.profiles`), and what it should know of them.
+"""Bins that an owner measures (`verticil.shared.study.profiled_columns`), and what it should know of them.
 
 A study states the bounds of a number and no bins (``bins = "private"``). What is published says the bins, the noisy counts that
 they follow from, and that they were measured. Where the noise hides a column, it has the equal widths that stood for its bins.
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from verticil.curator.measuring import noise_key
 from verticil.curator.reading import Table
 from verticil.party.dataset.column_draws import ColumnDraw
-from verticil.party.dataset.profiles import in_bins, noisy_profile
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.numerics.estimation.profiles import Profile
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study import rules
 from verticil.shared.study.document import Study
+from verticil.shared.study.profiled_columns import in_bins, noisy_profile
 from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, with_profiles
 from verticil.shared.study.tables import profiled, set_sigmas
 
@@ -31,7 +31,7 @@ def measure_profiles(
 
     Args:
         study: the owner's study.
-        table: the people, by `verticil.party.dataset.profiles.grid_study`.
+        table: the people, by `verticil.shared.study.profiled_columns.grid_study`.
         release: the measurement of them.
         secret: of the owner.
 

@@ -28,7 +28,6 @@ from verticil.curator.related import files_of
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import Method, changes, owners_study
-from verticil.party.dataset.profiles import grid_study
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.model.network import Network
@@ -38,6 +37,7 @@ from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
+from verticil.shared.study.profiled_columns import grid_study
 from verticil.shared.study.tables import profiled, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import METHODS
 

@@ -46,7 +46,6 @@ from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.open_source import header
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
-from verticil.party.profiled_columns import measure, study_to_read
 from verticil.party.related_people import SlotColumn, read_related, slot_columns
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.core.arrays import Codes
@@ -59,6 +58,7 @@ from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
+from verticil.shared.study.profiled_columns import measure, study_to_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -583,21 +583,13 @@ def read_holding(
         linked_by = blinding.seed_macs(linkage_key, proposal_digest)
     elif mode != "order-commitment":
         linked_by = linkage.pseudonym_macs(linkage_key, linkage.linkage_context(proposal_digest))
+    read_by = study_to_read(study, config.name)
     people = read_people(
-        config,
-        study_to_read(study, config.name),
-        site_secret=site_secret,
-        linked_by=linked_by,
-        name_of_draws=name_of_draws,
-        progress=progress,
+        config, read_by, site_secret=site_secret, linked_by=linked_by, name_of_draws=name_of_draws, progress=progress
     )
+    digest, secret = proposal_digest, site_secret.value
     codes, profiles = measure(
-        study,
-        config.name,
-        people.codes,
-        people.fingerprints,
-        proposal_digest=proposal_digest,
-        site_secret=site_secret.value,
+        study, config.name, people.codes, people.fingerprints, proposal_digest=digest, site_secret=secret
     )
     tree: Tree | None = None
     if mode == "order-commitment" and len(people.tags):

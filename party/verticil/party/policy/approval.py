@@ -94,7 +94,7 @@ def with_own_randomization(
     Args:
         config: of this party.
         study: the proposal.
-        profiles: noisy counts of its columns whose bins are measured, once they are (`verticil.party.profiled_columns`).
+        profiles: noisy counts of its columns whose bins are measured, once they are (`verticil.shared.study.profiled_columns`).
 
     Raises:
         Refusal: DECLARATION_WEAKER.

@@ -1,23 +1,30 @@
-"""Profiles of numbers: a table is read cell by cell of a public grid, counted with noise, and put into the bins that follow.
+"""The columns whose bins a study leaves to be measured (``bins = "private"``).
 
-A study states the bounds of a number and no bins (``bins = "private"``). Who holds the column measures it: an owner alone with
-the rest of its tables, a party of its own people when it approves (`verticil.party.profiled_columns`).
+They are read by cells of a public grid, counted with noise, and put into the bins that follow. Who holds a column measures it: an
+owner alone with the rest of its tables, a party when it approves. A party's profiles are of all people of its tables, before
+anybody is linked, and leave with the approval. Their noise follows from the site's secret, the study and the data, so the same
+approval again has the same counts.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import numpy as np
 
 from verticil.shared.core.arrays import Codes, Floats, Ints
 from verticil.shared.mechanisms import discrete_gaussian
+from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.numerics.estimation.profiles import Grid, parts_of
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
-from verticil.shared.study.profiles import grid_of_variable
+from verticil.shared.study.profiles import grid_of_variable, with_profiles
+from verticil.shared.study.tables import profiled, set_sigmas
 
+_PURPOSE: Final = b"verticil/party/profile/v1"
 _FAR = 1e15  # farther than any edge may be
 
 
@@ -64,6 +71,51 @@ def in_bins(codes: Mapping[str, Codes], study: Study, places: Collection[int]) -
     """
     measured = {study.schema[place].name: study.schema[place] for place in places}
     return {name: _coarser(own, measured[name]) if name in measured else own for name, own in codes.items()}
+
+
+def own_profiled(study: Study, party: str) -> tuple[int, ...]:
+    """Return the positions of this party's columns whose bins are measured."""
+    return tuple(place for place in profiled(study) if study.schema[place].owner == party)
+
+
+def study_to_read(study: Study, party: str) -> Study:
+    """Return the study that this party's tables are read by: measured columns have the cells of their grids."""
+    places = own_profiled(study, party)
+    return grid_study(study, places) if places else study
+
+
+def measure(
+    study: Study,
+    party: str,
+    codes: Mapping[str, Codes],
+    fingerprints: Mapping[int, bytes],
+    *,
+    proposal_digest: bytes,
+    site_secret: bytes,
+) -> tuple[Mapping[str, Codes], dict[str, tuple[int, ...]]]:
+    """Return the people's codes in measured bins, and the noisy counts that the bins follow from.
+
+    Args:
+        study: the proposal.
+        party: this one.
+        codes: variable -> (n,), by `study_to_read`.
+        fingerprints: of each unit's data.
+        proposal_digest: of the study.
+        site_secret: of this site.
+    """
+    places = own_profiled(study, party)
+    if not places:
+        return codes, {}
+    sigma = set_sigmas(study).profiles
+    assert sigma is not None  # of each set that has tables
+    profiles: dict[str, tuple[int, ...]] = {}
+    for place in places:
+        variable = study.schema[place]
+        said = json.dumps([variable.name, variable.bounds, variable.points, sigma], sort_keys=True).encode()
+        data = fingerprints[study.unit_of(variable.name)]
+        key = derived_key(site_secret, _PURPOSE, proposal_digest, data, said)
+        profiles[variable.name] = noisy_profile(variable, codes[variable.name], key, b"", sigma)
+    return in_bins(codes, with_profiles(study, profiles), places), profiles
 
 
 def _first_histogram(grid: Grid, codes: Codes) -> Ints:
