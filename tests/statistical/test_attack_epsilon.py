@@ -17,13 +17,16 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from verticil.attack import columns, noise
+from verticil.attack import columns, layers, noise
 from verticil.attack.attack import Attack, count_draws
 from verticil.attack.events import best_event
 from verticil.attack.run import DEFAULT_DRAWS, attack_epsilon, attacks
 from verticil.party.dataset import perturb
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts
+from verticil.shared.privacy.layered import layered_counts
+from verticil.shared.study import tables
+from verticil.shared.study.reading import read_study
 
 CONFIDENCE = 1 - 1e-6
 SURE = 0.999
@@ -179,6 +182,19 @@ def test_noise_that_two_tables_share_is_found(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(noise, "share_noise", Unlabelled)
     assert broken(EVERY["share-discrete-1", "site secrets"], 500)
+
+
+@pytest.mark.whole
+def test_a_profile_that_is_not_charged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of the budget measures the profiles, and the event names the tables alone: they cost more than it says."""
+    monkeypatch.setattr(tables, "PROFILE_PART", 0.9)
+    study = read_study(layers.STUDY)
+    assert study.tables is not None
+    study = dataclasses.replace(study, tables=dataclasses.replace(study.tables, epsilon=12.0))
+    honest = layered_counts(study)
+    without = dataclasses.replace(honest, profile_sigma=None, profiles=0)
+    assert broken(layers.attack_on(study, without), 150)
+    assert not broken(layers.attack_on(study, honest), 150)
 
 
 # ---- the bounds themselves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from verticil.shared.privacy.events import from_json, to_json
 from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
-from verticil.shared.study.profiled_columns import grid_study
+from verticil.shared.study.profiled_columns import grid_study, noisy_profile
 from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_with
 from verticil.shared.study.reading import read_study, read_study_text
 from verticil.shared.study.tables import coarse_pairs, set_sigmas, set_sizes
@@ -250,6 +251,19 @@ def test_noise_that_hides_a_column_leaves_bins_of_equal_width() -> None:
     found = variable_with(measured, profile_of_variable(measured, 100.0))
     assert found.bins == even_bins((0.0, 120.0), 1.0)
     assert max(np.diff(found.bins or ())) - min(np.diff(found.bins or ())) <= 1
+
+
+def test_the_noise_on_both_histograms_is_that_of_the_event() -> None:
+    """By its mean square, false alarm 1e-6 (4.9 standard errors)."""
+    study = owners_study(read_study_text(STUDY, Path(), by_owner=True), method="joint", epsilon=1, delta=1e-9)
+    cost, sigma = study.schema[1], 50.0
+    grid = grid_of_variable(cost)
+    codes = np.full(4_000, np.searchsorted(grid.fine, 300.5, side="right"))
+    counts = np.array(noisy_profile(cost, codes, bytes(32), b"", sigma))
+    for edges, own in ((grid.edges, counts[: grid.size]), (parts_of(grid, counts.tolist()), counts[grid.size :])):
+        noise = own.copy()
+        noise[np.searchsorted(edges, 300.5, side="right") - 1] -= 4_000
+        assert abs((noise**2).mean() / sigma**2 - 1) < 4.9 * math.sqrt(2 / len(noise)) + 3 / len(noise)
 
 
 def test_what_is_charged_depends_on_no_count() -> None:

@@ -128,8 +128,9 @@ def parts_of(grid: Grid, counts: Sequence[int]) -> Floats:
     chosen = [
         np.linspace(first, last, min(n, last - first) + 1).astype(int)
         for first, last, n in zip(at[:-1].tolist(), at[1:].tolist(), parts.tolist(), strict=True)
+        if n > 1
     ]
-    return np.asarray(grid.fine[np.unique(np.concatenate(chosen))], dtype=np.float64)
+    return np.asarray(grid.fine[np.unique(np.concatenate([at, *chosen]))], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
