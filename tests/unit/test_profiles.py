@@ -17,7 +17,8 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas
 from verticil.shared.numerics.estimation.profiles import BINS, Grid, grid_of, parts_of, profile_of
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import from_json, to_json
+from verticil.shared.privacy.accounts import PUBLIC
+from verticil.shared.privacy.events import DiscreteGaussianCounts, from_json, to_json
 from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -170,6 +171,12 @@ def test_several_sets_of_tables_cost_what_is_asked_for_and_a_profile_that_is_not
     )  # what is left out is worth something
     stronger = dataclasses.replace(event, sigma=event.sigma * 0.95)
     assert cost_of(stronger).epsilon > 1.0
+    assert event.profile_sigma is not None
+    assert cost_of(dataclasses.replace(event, profile_sigma=event.profile_sigma / 2)).epsilon > 1.02
+    both = dataclasses.replace(without, sigma=9.0, coarse_sigma=9.0, epsilon=0.01)
+    assert cost_of(both) == cost_of(
+        DiscreteGaussianCounts(sigma=9.0, tables=6, delta=1e-9, sensitivity=None, reader=PUBLIC.name)
+    )
     assert sigmas.pairs is not None
     assert sigmas.pairs > discrete_sigma(1.0, 1e-9, 3)
     assert discrete_sigmas(1.0, 1e-9, ((3, 1.0),))[0] == pytest.approx(discrete_sigma(1.0, 1e-9, 3), rel=2e-3)
