@@ -48,7 +48,7 @@ _VALUES: Final = ((20, 100, 0), (80, 900, 1))
 
 
 def attacks() -> Iterator[Attack]:
-    """Yield the attack."""
+    """Yield the attack on the study of `STUDY`."""
     study = read_study(STUDY)
     yield attack_on(study, layered_counts(study))
 
