@@ -58,13 +58,15 @@ def _deviation(study: Study) -> float | None:
 def variable_with(variable: Variable, profile: Profile) -> Variable:
     """Return a variable with the bins and points that its profile says.
 
-    Where the noise hides where its people are, it has bins of equal width between its bounds.
+    Where the noise hides where its people are, it has bins of equal width between its bounds, or of as many cells of its grid
+    where these are wider for larger numbers.
     """
     words = variable.labels[variable.n_valued :]
     bins = profile.bins
     if not bins or len(bins) + len(profile.points) + len(words) < 3:
         assert variable.bounds is not None
-        bins = even_bins(variable.bounds, value_step(variable))
+        grid = grid_of_variable(variable)
+        bins = even_bins(variable.bounds, value_step(variable)) if grid.is_even else grid.even_bins
     found = dataclasses.replace(variable, bins=bins, points=profile.points, labels=("a", "b"))
     return dataclasses.replace(found, labels=(*value_labels(found), *words))
 
