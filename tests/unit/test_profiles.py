@@ -140,6 +140,29 @@ def test_people_who_are_thinly_spread_are_not_cut_off() -> None:
     assert np.mean(missed) < 0.25
 
 
+def test_an_end_stays_at_the_bound_where_noise_could_hide_people_behind_it() -> None:
+    """3,000 ages under a noise of 90 a cell: 20 draws cut off .2 of them in the mean without this. With it .006 was the most."""
+    values = np.clip(np.random.default_rng(1).normal(50, 18, 3_000), 0, 99).astype(int).astype(float)
+    grid = grid_of((0.0, 120.0), step=1.0, codes=True)
+    lost = []
+    for seed in range(20):
+        bins = profile_of(grid, counts_of(grid, values, 90.0, seed), 90.0).bins
+        lost.append(((values < bins[0]) | (values >= bins[-1])).mean() if bins else 0.0)
+    assert np.max(lost) < 0.03
+
+
+def test_noise_that_hides_a_wide_column_leaves_bins_of_its_grids_scale() -> None:
+    cost = owners_study(read_study_text(STUDY, Path(), by_owner=True), method="joint", epsilon=1).schema[1]
+    grid = grid_of_variable(cost)
+    noise = np.rint(np.random.default_rng(2).normal(0, 5.0, grid.size)).astype(int).tolist()
+    noise += [0] * (len(parts_of(grid, noise)) - 1)
+    found = variable_with(dataclasses.replace(cost, profile=tuple(noise)), profile_of(grid, noise, 1_000.0))
+    widths = np.diff(found.bins or ())
+    assert found.bins == grid.even_bins
+    assert len(widths) == BINS
+    assert widths[-1] > 50 * widths[0]
+
+
 def test_values_outside_the_bounds_are_counted_and_go_into_the_outer_bins() -> None:
     values = np.concatenate([np.random.default_rng(1).uniform(0, 100, 6_000), np.full(3_000, 250.0)])
     grid = grid_of((0.0, 100.0), step=0.1, codes=False)

@@ -191,15 +191,16 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
         else:
             in_cells[_cell(grid.edges, candidate)] += count
     in_cells[[0, -1]] += noisy[n_cells : n_cells + 2]
-    first, last = _ends(cells + in_cells, sigma, people, are_even=grid.is_even)
+    seen = _ends(cells + in_cells, sigma, are_even=grid.is_even)
     edges, fine = grid.edges, cells
     if len(grid.fine) > len(grid.edges):
         edges, fine = _divided(grid, cells, counts)
     elif len(counts) > grid.size:
         raise ValueError(f"{len(counts)} counts of a grid, expected {grid.size}")
-    if first is None or last is None:
+    if seen is None:
         even = np.full(len(edges) - 1, 1 / (len(edges) - 1))
         return Profile(bins=(), points=tuple(points), edges=edges, shares=even, below=below, above=above)
+    first, last = _where_nobody_could_hide(*seen, n_cells, sigma, people)
     inside = (edges >= grid.edges[first]) & (edges <= grid.edges[last + 1])
     of = _cells(grid.edges, edges)
     fine = fine + in_cells[of] * np.diff(edges) / np.diff(grid.edges)[of]
@@ -235,7 +236,7 @@ def _divided(grid: Grid, cells: Floats, counts: Sequence[int]) -> tuple[Floats, 
     return edges, parts + ((cells - sums) / (n_parts + 1))[of]
 
 
-def _ends(cells: Floats, sigma: float, people: float, *, are_even: bool) -> tuple[int | None, int | None]:
+def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int, int] | None:
     """Return the outermost cells with people; none: the noise hides them.
 
     From the cells whose surroundings have people beyond noise, the ends move outward over windows that have some, too.
@@ -244,13 +245,16 @@ def _ends(cells: Floats, sigma: float, people: float, *, are_even: bool) -> tupl
     if not len(there):
         there = np.flatnonzero(_excess(cells, _AROUND[-1], sigma) > _BEYOND)
     if not len(there):
-        return None, None
+        return None
     first, last = int(there[0]), int(there[-1])
-    most = len(cells) - 1
-    first = most - _outward(cells[::-1], most - first, sigma, are_even=are_even)
-    last = _outward(cells, last, sigma, are_even=are_even)
-    cells_that_show = (_HIDDEN * people / (BINS * _BEYOND * sigma)) ** 2
-    return (first if first < cells_that_show else 0), (last if most - last < cells_that_show else most)
+    behind = len(cells) - 1 - _outward(cells[::-1], len(cells) - 1 - first, sigma, are_even=are_even)
+    return behind, _outward(cells, last, sigma, are_even=are_even)
+
+
+def _where_nobody_could_hide(first: int, last: int, n_cells: int, sigma: float, people: float) -> tuple[int, int]:
+    """Return ends, or the bound where the noise on the cells behind an end could hide `_HIDDEN` of a bin's people."""
+    most = (_HIDDEN * people / (BINS * _BEYOND * sigma)) ** 2
+    return (first if first < most else 0), (last if n_cells - 1 - last < most else n_cells - 1)
 
 
 def _outward(cells: Floats, last: int, sigma: float, *, are_even: bool) -> int:
