@@ -141,7 +141,7 @@ def test_people_who_are_thinly_spread_are_not_cut_off() -> None:
 
 
 def test_an_end_stays_at_the_bound_where_noise_could_hide_people_behind_it() -> None:
-    """3,000 ages under a noise of 90 a cell: 20 draws cut off .2 of them in the mean without this. With it .006 was the most."""
+    """3,000 ages under a noise of 90 a cell: 20 draws cut off .37 of them in the mean without this, and nobody with it."""
     values = np.clip(np.random.default_rng(1).normal(50, 18, 3_000), 0, 99).astype(int).astype(float)
     grid = grid_of((0.0, 120.0), step=1.0, codes=True)
     lost = []
