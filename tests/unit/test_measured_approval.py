@@ -12,10 +12,10 @@ import pytest
 
 from support.set_back import SetBack
 from verticil.party.config import load_party
-from verticil.party.policy.approval import AUTOMATIC, content_of
+from verticil.party.policy.approval_checks import AUTOMATIC, content_of
 from verticil.party.protocol.central.study import CentralStudy
 from verticil.party.protocol.context import PartyContext
-from verticil.party.protocol.coordinated.plan import Step
+from verticil.party.protocol.with_miner.plan import Step
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.statistics import charge_profiles
 from verticil.party.site import Site
