@@ -22,7 +22,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.joint.noise import noised
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.events import NoisyTables, from_json, plan_events, to_json, words
-from verticil.shared.privacy.layered import layered_counts
+from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.reading import read_study_text
@@ -82,6 +82,23 @@ def test_the_sets_cost_together_what_is_asked_for() -> None:
     )
 
 
+def test_two_sets_of_one_sigma_cost_what_their_tables_cost_together() -> None:
+    """As one set of as many tables does."""
+    one = LayeredCounts(
+        sigma=20.0,
+        tables=7,
+        coarse_sigma=None,
+        coarse_tables=0,
+        profile_sigma=None,
+        profiles=0,
+        delta=1e-9,
+        epsilon=0.1,
+    )
+    two = dataclasses.replace(one, tables=3, column_sigma=20.0, columns=4)
+    assert cost_of(two) == cost_of(one)
+    assert cost_of(dataclasses.replace(one, tables=3)).epsilon < 0.8 * cost_of(one).epsilon
+
+
 def test_each_table_has_the_noise_of_its_set() -> None:
     """The squares of the noise over its variance: a standard error of 1.5 % of 9,000 cells, and 5 % of 800; at 6 of them a right
     draw is rejected less than once in a million."""
@@ -116,18 +133,16 @@ RULE = "[tables]\nepsilon = 1\ndelta = 1e-9\none_way_part = 0.3\n"
 def test_a_miner_measures_single_columns_and_the_event_says_so() -> None:
     text = study_toml("a.x: p q r", "b.y: p q r", "b.z: p q") + PLAIN + RULE
     study = read_study_text(text, Path())
-    (event,) = (item.event for item in plan_events(study, "a") if isinstance(item.event, NoisyTables))
+    (event,) = (item.event for item in plan_events(study, "a") if isinstance(item.event, LayeredCounts))
     assert (event.tables, event.columns) == (3, 3)
     assert (event.sigma, event.column_sigma) == (table_sigmas(study)[0], table_sigmas(study)[-1])
     assert cost_of(event).epsilon == 1.0
     assert cost_of(dataclasses.replace(event, column_sigma=event.column_sigma and event.column_sigma / 2)).epsilon > 1.0
-    assert "3 single columns" in words(event)
+    assert "3 tables of one column" in words(event)
     assert from_json(to_json(event)) == event
     plain = read_study_text(text.replace("one_way_part = 0.3\n", ""), Path())
     (event,) = (item.event for item in plan_events(plain, "a") if isinstance(item.event, NoisyTables))
     assert "column" not in to_json(event)
-    with pytest.raises(ValueError, match="columns"):
-        dataclasses.replace(event, columns=2)
     assert owners_study(study, method="privbayes").tables == TablesRule(epsilon=1.0, delta=1e-9, resolution="one")
 
 
