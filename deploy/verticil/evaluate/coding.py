@@ -27,7 +27,7 @@ from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.party.dataset.encoding import Codebook, Outcome, style_of
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.written_values.reading import number_of, value_reader
+from verticil.shared.documents.written_values.reading import number_of, read_texts
 from verticil.shared.numerics.knowledge.columns import narrow_knowledge
 from verticil.shared.numerics.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
 from verticil.shared.numerics.model.elimination import Factor
@@ -446,9 +446,8 @@ def _values_of(variable: Variable, column: TextColumn, number_format: str) -> Fl
     """Return (n,) the numbers of a column on the scale of its type, NaN where it has none."""
     if variable.kind is None:
         return _numbers(column, number_format)[column.index]
-    read = value_reader(variable.kind, style_of(variable, number_format))
-    own = (math.nan if (value := read(text)) is None else value for text in column.texts)
-    return np.array([value if math.isfinite(value) else math.nan for value in own])[column.index]
+    own = read_texts(column.texts, variable.kind, style_of(variable, number_format))
+    return np.where(np.isfinite(own), own, math.nan)[column.index]
 
 
 def _categories(columns: Sequence[TextColumn], notes: list[str]) -> _Column:
