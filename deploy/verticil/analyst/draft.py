@@ -26,6 +26,7 @@ from typing import Final
 
 import numpy as np
 
+from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
@@ -43,6 +44,7 @@ _UNREVIEWED: Final = "reviewed = false                         # review: true, w
 REVIEW: Final = "# review: categories must be public knowledge"
 _MEANS: Final = "# review: of the numbers in each bin, which tells something about these rows; left out: spread evenly"
 _BOUNDS: Final = "# review: the lowest and the highest value that can be, by public knowledge"
+_ENDINGS: Final = "  # review: the digits that most numbers end in, and the share of each"
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
@@ -429,39 +431,42 @@ def _category_lines(item: ColumnProfile, review: str) -> Iterator[str]:
 
 
 def _range_lines(item: ColumnProfile, review: str, wording: Wording, *, measured: bool) -> Iterator[str]:
-    if item.bins and measured:
-        bounds = ", ".join(_toml_value(item, edge) for edge in rounded_bounds(item.bins, item.kind))
-        yield f'bins = "{PRIVATE}"  # measured with noise, within its epsilon'
-        yield f"bounds = [{bounds}]  {_BOUNDS}"
-    elif item.bins:
-        yield f"bins = [{', '.join(_toml_value(item, edge) for edge in item.bins)}]{review}"
-    points = item.points
+    points, endings = item.points, item.endings
     if item.bins and measured:
         low, high = rounded_bounds(item.bins, item.kind)
-        if (
-            item.kind == "integer" and n_histograms((low, high), 1.0) == 1
-        ):  # a number that many people have gets its bin
-            points = tuple(point for point in points if not low <= point < high)
+        yield f'bins = "{PRIVATE}"  # measured with noise, within its epsilon'
+        yield f"bounds = [{_toml_value(item, low)}, {_toml_value(item, high)}]  {_BOUNDS}"
+        if item.kind == "integer" and n_histograms((low, high), 1.0) == 1:  # each whole number is counted
+            points, endings = tuple(point for point in points if not low <= point < high), ()
+    elif item.bins:
+        yield f"bins = [{', '.join(_toml_value(item, edge) for edge in item.bins)}]{review}"
     if points:
         yield f"points = [{', '.join(_toml_value(item, point) for point in points)}]{'' if item.bins else review}"
+    if endings:
+        shares = ", ".join(f"{_quote(text)} = {share:g}" for text, share in endings)
+        yield f"endings = {{ {shares} }}{'' if wording.is_public(item.name) else _ENDINGS}"
     if item.unit:
         yield f"unit = {_quote(item.unit)}"
     if item.kind == "number" and item.decimals is not None:
         yield f"decimals = {item.decimals}"
-    if item.kind in MOMENTS and item.written and not item.timezone:
-        yield f"format = {_quote(item.written.split(' | ')[0])}"
+    if item.format:
+        yield f"format = {_quote(item.format)}"
     if item.timezone:
         yield f"timezone = {_quote(item.timezone)}"
     if wording.means and item.bins and item.numbers is not None and item.kind in NUMBERS:
-        values, weights = item.numbers
-        rest = ~np.isin(values, item.points)
-        numbers = means(item.bins, values[rest], weights[rest], whole=item.kind == "integer", few=_FEW)
-        line = f"means = [{', '.join(map(_write_number, numbers))}]"
-        yield line if wording.is_public(item.name) else f"{line}  {_MEANS}"
+        yield _means_line(item, item.numbers, wording)
     if item.n_missing >= FEWEST_ROWS:
         yield 'other = "unknown"'
         if spellings := [*item.missing, *item.strange]:
             yield _missing_line("unknown", spellings)
+
+
+def _means_line(item: ColumnProfile, numbers: tuple[Floats, Ints], wording: Wording) -> str:
+    values, weights = numbers
+    rest = ~np.isin(values, item.points)
+    bin_means = means(item.bins, values[rest], weights[rest], whole=item.kind == "integer", few=_FEW)
+    line = f"means = [{', '.join(map(_write_number, bin_means))}]"
+    return line if wording.is_public(item.name) else f"{line}  {_MEANS}"
 
 
 def _toml_value(item: ColumnProfile, value: float) -> str:

@@ -21,10 +21,12 @@ from verticil.shared.core.arrays import Bools, Floats, Ints
 from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind, read_texts
+from verticil.shared.study.endings import ENDED_KINDS, Endings
 from verticil.tables.categories import has_leading_zero, is_readable, of_categories
 from verticil.tables.columns import (
     MANY_VALUES,
     MOST_DECIMALS,
+    PLURALS,
     Choice,
     ColumnProfile,
     TableProfile,
@@ -32,8 +34,9 @@ from verticil.tables.columns import (
     rows_in_words,
     with_changes,
 )
+from verticil.tables.endings import find_endings
 from verticil.tables.hints import unreadable_words
-from verticil.tables.missing import missing_texts, words_among_numbers, words_of
+from verticil.tables.missing import MissingTexts, missing_texts, words_among_numbers, words_of
 from verticil.tables.ranges import (
     FEWEST_ROWS,
     Points,
@@ -107,7 +110,13 @@ def profile_table(party: str, path: Path, choice: Choice | None = None) -> Table
         if name in unread
         else _of_second_name(table.columns[name])
         if first_of[name.strip()] != name and name.strip()
-        else _profile(table.columns[name], words[name], writings[name], types.get(name), missing_words, choice)
+        else _profile(
+            table.columns[name],
+            writings[name],
+            types.get(name),
+            choice,
+            missing=_missing(table.columns[name], words[name], writings[name], missing_words),
+        )
         for name in names
         if not choice.columns or name in choice.columns
     )
@@ -185,16 +194,22 @@ def _of_second_name(column: TextColumn) -> ColumnProfile:
     )  # fmt: skip
 
 
+def _missing(
+    column: TextColumn, words: Sequence[str], written: _Written | None, missing_words: Collection[str]
+) -> MissingTexts:
+    counts = dict(zip(column.texts, column.counts, strict=True)) if words else {}
+    return missing_texts(counts, words, has_numbers=written is not None, elsewhere=missing_words)
+
+
 def _profile(
     column: TextColumn,
-    words: Sequence[str],
     written: _Written | None,
     source: SourceType | None,
-    missing_words: Collection[str],
     choice: Choice,
+    *,
+    missing: MissingTexts,
 ) -> ColumnProfile:
     counts = dict(zip(column.texts, column.counts, strict=True))
-    missing = missing_texts(counts, words, has_numbers=written is not None, elsewhere=missing_words)
     base = ColumnProfile(
         source=column.source,
         name=column.source.strip(),
@@ -414,7 +429,17 @@ def _of_numbers(
     rest = ~np.isin(values, points.values)
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
     edges = without_point_bins(edges, points.values, resolution)
-    return _with_ranges(with_changes(base, decimals=decimals), edges, points, weights[rest], n_distinct=int(rest.sum()))
+    endings = find_endings(values[rest], weights[rest], kind=base.kind, decimals=decimals)
+    base = with_changes(base, _endings_reason(endings, "numbers"), decimals=decimals, endings=endings)
+    return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
+
+
+def _endings_reason(endings: Endings, noun: str) -> str:
+    if not endings:
+        return ""
+    some = ", ".join(f"{text} ({share:.0%})" for text, share in endings[:6])
+    more = f" and {len(endings) - 6} more" if len(endings) > 6 else ""
+    return f"its {noun} end in {some}{more}: records keep these endings"
 
 
 def _can_be_written(values: Floats) -> Bools:
@@ -442,6 +467,9 @@ def _of_moments(base: ColumnProfile, values: Floats, weights: Ints, choice: Choi
     rest = ~np.isin(values, points.values)
     make = date_edges if base.kind == "date" else moment_edges
     edges = make(values[rest], weights[rest], n_bins=_n_bins(base.n_rows, choice)) if rest.sum() > 1 else []
+    if base.kind in ENDED_KINDS:
+        endings = find_endings(values[rest], weights[rest], kind=base.kind, pattern=base.pattern)
+        base = with_changes(base, _endings_reason(endings, PLURALS[base.kind]), endings=endings)
     return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
 
 

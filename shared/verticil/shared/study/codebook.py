@@ -17,6 +17,7 @@ from verticil.shared.documents.toml_table import Table
 from verticil.shared.documents.written_values.on_scale import value_text
 from verticil.shared.documents.written_values.reading import KINDS
 from verticil.shared.numerics.model.schema import MAX_STATES, Missing, Variable
+from verticil.shared.study.endings import Endings
 from verticil.shared.study.typed_variables import (
     TYPED_KEYS,
     bin_labels,
@@ -25,6 +26,7 @@ from verticil.shared.study.typed_variables import (
     has_values,
     problem_of,
     read_bounds,
+    read_endings,
     read_groups,
     read_values,
 )
@@ -147,6 +149,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         decimals=decimals,
         format=table.value(str, "format") if table.has("format") else None,
         timezone=table.value(str, "timezone") if table.has("timezone") else None,
+        endings=read_endings(table),
         groups=read_groups(table),
         group_by=table.value(str, "group_by") if table.has("group_by") else None,
         bounds=bounds,
@@ -163,7 +166,9 @@ def _edges_from(
         tuple(value + 0.0 for value in read_values(table, key, kind or "number")) if table.has(key) else None
         for key in ("bounds" if bounds else "bins", "points")
     )
-    return bounds, bins if bounds is None else even_bins(bounds, step), points
+    if bounds is not None:
+        bins = even_bins(bounds, step, kind, table.value(str, "format") if table.has("format") else None)
+    return bounds, bins, points
 
 
 def _hint(key: str) -> str:
@@ -207,6 +212,7 @@ def make_variable(
     decimals: int | None = None,
     format: str | None = None,  # noqa: A002 - the key of the study
     timezone: str | None = None,
+    endings: Endings = (),
     groups: tuple[tuple[str, tuple[str, ...]], ...] = (),
     group_by: str | None = None,
     bounds: tuple[float, float] | None = None,
@@ -259,6 +265,7 @@ def make_variable(
         decimals=decimals,
         format=format,
         timezone=timezone,
+        endings=endings,
         groups=groups,
         group_by=group_by,
         bounds=bounds,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.numbers import read_plain
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.typed_variables import has_values, written_format
+from verticil.shared.synthesis.endings import ends_so
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,6 +85,8 @@ def _free_values(variable: Variable, code: int) -> tuple[float, ...]:
     values = [round(low + place * step, decimals) for place in range(size)]
     values = [float(value) for value in number_of_writing(variable, np.asarray(values, dtype=np.float64))]
     free = tuple(value for value in dict.fromkeys(values) if value not in variable.points and low <= value < high)
+    if variable.endings and free:
+        free = tuple(itertools.compress(free, ends_so(variable, np.asarray(free)).tolist())) or free
     return free or (low,)
 
 

@@ -95,7 +95,7 @@ def value_reader(kind: str | None, written: str = "") -> Callable[[str], float |
 
 
 def read_texts(texts: Collection[str], kind: str | None, written: str = "") -> Floats:
-    """Return the values of many texts, NaN where one has none: what `value_reader` reads of each, quicker where numbers are plain.
+    """Return the values of many texts, NaN where one has none: what `value_reader` reads of each, and plain numbers quicker.
 
     >>> read_texts(["1.5", "x"], "number").tolist()
     [1.5, nan]
