@@ -62,12 +62,23 @@ def test_a_bin_without_an_ending_has_the_others_and_one_without_any_keeps_its_nu
     assert (third == 99).mean() > 0.5
 
 
+def ages(bins: list[int], endings: dict[str, float], points: list[int], counts: list[int]) -> np.ndarray:
+    table = {"party": "a", "name": "age", "type": "integer", "bins": bins, "endings": endings, "points": points}
+    return numbers(variable_from(Table(table, source="test")), np.repeat(np.arange(len(counts)), counts))
+
+
 def test_bins_that_hold_one_ending_alone_leave_less_of_it_to_the_others() -> None:
-    table = {"party": "a", "name": "age", "type": "integer", "bins": [20, 30, 31, 50], "endings": {"0": 0.5}}
-    variable = variable_from(Table(table, source="test"))
-    values = numbers(variable, np.repeat([0, 1, 2], [4_000, 2_000, 4_000]))
-    assert abs((values % 10 == 0).mean() - 0.5) < 0.03  # 5 standard deviations: of 8,000 records .028
+    values = ages([20, 30, 31, 50], {"0": 0.4, "5": 0.2}, [90], [4_000, 2_000, 4_000])
+    # five standard deviations of a share of 8,000 records are below .028: a false alarm in 1e-6
+    assert abs((values % 10 == 0).mean() - 0.4) < 0.028
+    assert abs((values % 10 == 5).mean() - 0.2) < 0.028
     assert (values[4_000:6_000] == 30).all()
+
+
+def test_a_bin_whose_only_ending_is_a_point_has_none_and_the_others_have_more() -> None:
+    values = ages([20, 30, 32, 50], {"0": 0.5}, [30], [4_000, 2_000, 4_000])
+    assert (values[4_000:6_000] == 31).all()
+    assert abs((values % 10 == 0).mean() - 0.5) < 0.028
 
 
 def test_a_point_is_no_ending_of_a_bin_and_endings_replace_what_equals_a_point() -> None:

@@ -38,11 +38,12 @@ def ending_weights(variable: Variable, codes: AnyCodes) -> Floats:
     closed = _normalized(np.where(has, shares, 0.0))
     chance = np.array([1 / lattice.period for lattice in lattices])  # of a number that ends as it may
     rest = max(1 - shares.sum(), 0.0) / max(1 - chance.sum(), 1e-9)
-    n_open = max(float(people[~is_closed].sum()), 1.0)
+    is_open = has.any(axis=1) & ~is_closed
     wanted = np.maximum((shares - rest * chance) * people.sum() - people[is_closed] @ closed[is_closed], 0.0)
-    room = np.maximum(people[~is_closed] @ has[~is_closed], 1.0)
+    room = np.maximum(people[is_open] @ has[is_open], 1.0)
     left = _normalized(np.where(has, wanted / room if wanted.any() else shares, 0.0))
-    none = np.where(left.any(axis=1), min(rest * people.sum() / n_open, 1.0), 1.0)
+    bare = people[~has.any(axis=1)].sum()
+    none = np.where(is_open, np.clip((rest * people.sum() - bare) / max(people[is_open].sum(), 1.0), 0.0, 1.0), 1.0)
     open_weights = np.column_stack([left * (1 - none)[:, None], none])
     return np.where(is_closed[:, None], np.column_stack([closed, 1 - closed.sum(axis=1)]), open_weights)
 
