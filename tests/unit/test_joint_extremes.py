@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from support.noisy_tables import PEOPLE, empty, study, truth
+from verticil.analyst.prediction import worth_of
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult
 from verticil.miner.learning.search.protocol import Checkpoint, Interruption
@@ -120,7 +121,7 @@ def test_fifty_people(epsilon: float | None, sigma: float, monkeypatch: pytest.M
     checked(found, 50)
     predicted = predict([unit.channel for unit in tables.units], 50, sigma=sigma)
     assert predicted is not None
-    assert predicted.no_nearer == (epsilon is not None or sigma > 0)
+    assert worth_of(predicted).is_useless == (epsilon is not None or sigma > 0)
 
 
 @pytest.mark.parametrize("public", [True, False])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from support.documents import study_toml
-from verticil.analyst.prediction import predict_study
+from verticil.analyst.prediction import predict_study, worth_of
 from verticil.cli.main import main
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
@@ -55,8 +55,8 @@ def test_more_people_more_epsilon_and_less_noise_bring_records_nearer(name: str)
 def test_without_noise_the_joint_model_is_near_and_where_all_is_noise_no_nearer_than_independent_columns() -> None:
     near, lost = of(None, 50_000), of(None, 50_000, sigma=50_000.0)
     assert near.two_way < 0.05 * near.independent
-    assert not near.no_nearer
-    assert lost.no_nearer
+    assert not worth_of(near).is_useless
+    assert worth_of(lost).is_useless
     assert lost.two_way == pytest.approx(lost.independent, rel=1e-3)
     assert of(None, 50_000, sigma=1.0).independent == pytest.approx(near.independent, rel=0.01)
 

@@ -18,6 +18,7 @@ import numpy as np
 from verticil.party.dataset.sources.files import types_without_text
 from verticil.party.dataset.sources.open_source import header
 from verticil.shared.core.arrays import Bools, Floats, Ints
+from verticil.shared.core.words import shortened
 from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind, read_texts
@@ -437,9 +438,7 @@ def _of_numbers(
 def _endings_reason(endings: Endings, noun: str) -> str:
     if not endings:
         return ""
-    some = ", ".join(f"{text} ({share:.0%})" for text, share in endings[:6])
-    more = f" and {len(endings) - 6} more" if len(endings) > 6 else ""
-    return f"its {noun} end in {some}{more}: records keep these endings"
+    return f"its {noun} end in {shortened([f'{text} ({share:.0%})' for text, share in endings])}: records keep these endings"
 
 
 def _can_be_written(values: Floats) -> Bools:

@@ -23,6 +23,7 @@ from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.transfer import release_parts
+from verticil.miner.service.worth import published_worth
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.core.errors import Misuse
@@ -165,7 +166,12 @@ class Control:
     def _show(self, record: StudyRecord, identity: Identity) -> control_pb2.StudySummary:
         if not self._is_told_of(record, identity):
             raise _unknown()
-        return self._summary(record)
+        summary = self._summary(record)
+        if self._session.state(record) is State.PUBLISHED:
+            worth = published_worth(self._session.store.study(record.digest).release)
+            if worth is not None:
+                summary.worth.CopyFrom(worth)
+        return summary
 
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)

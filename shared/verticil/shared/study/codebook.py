@@ -29,6 +29,7 @@ from verticil.shared.study.typed_variables import (
     read_endings,
     read_groups,
     read_values,
+    step_of,
 )
 from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
 
@@ -106,7 +107,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         for key in ("representatives", "means")
     )
     decimals = table.value(int, "decimals", 2 if kind == "number" else 0) if kind == "number" else None
-    bounds, bins, points = _edges_from(table, kind, 1.0 if decimals is None else 10.0**-decimals)
+    bounds, bins, points = _edges_from(table, kind, step_of(decimals))
     if bins is not None or points is not None or has_values(kind):
         extra_categories = [
             category for category in (other, missing.category if missing else None) if category is not None

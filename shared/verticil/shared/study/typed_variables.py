@@ -110,7 +110,12 @@ def read_bounds(table: Table, kind: str | None) -> tuple[float, float] | None:
 
 def value_step(variable: Variable) -> float:
     """Return the step between the values of a variable on a scale."""
-    return 1.0 if variable.integer else 10.0 ** -(variable.decimals or 0)
+    return 1.0 if variable.integer else step_of(variable.decimals)
+
+
+def step_of(decimals: int | None) -> float:
+    """Return the step between numbers of so many decimals; None: whole ones."""
+    return 10.0 ** -(decimals or 0)
 
 
 def next_written(value: float, kind: str | None, written: str) -> float:
@@ -252,7 +257,7 @@ def _problems_of_values(variable: Variable) -> Iterator[str]:
             yield "endings go with bins without representatives, whose records have one number each"
         yield from problems_of_endings(variable.endings, kind, written_format(variable) if kind in MOMENTS else "")
     for low, high in itertools.pairwise(bins or ()):
-        step = 10.0 ** -(variable.decimals or 0) if kind == "number" else 1.0
+        step = value_step(variable)
         room = round((high - low) / step)
         if room < 1 or room <= sum(low <= point < high for point in points):
             yield f"the bin [{value_text(kind, low)},{value_text(kind, high)}) holds no value besides its points"

@@ -27,7 +27,7 @@ def ending_weights(variable: Variable, codes: AnyCodes) -> Floats:
     values = np.array(
         [[_count(variable, lattice, *bin_) for lattice in lattices] for bin_ in itertools.pairwise(edges)]
     )
-    points = [round(point / _step(variable)) for point in variable.points]
+    points = [round(point / value_step(variable)) for point in variable.points]
     sizes = np.array(
         [high - low - sum(low <= point < high for point in points) for low, high in itertools.pairwise(edges)]
     )
@@ -66,7 +66,7 @@ def with_endings(
         weights: see `ending_weights`.
         chances: (n,) from 0 to below 1, which draw each record's ending.
     """
-    step = _step(variable)
+    step = value_step(variable)
     lattices = _lattices(variable)
     result = np.asarray(numbers, dtype=np.float64).copy()
     for place, (low, high) in enumerate(itertools.pairwise(_edges(variable))):
@@ -80,17 +80,13 @@ def with_endings(
 
 def ends_so(variable: Variable, numbers: Floats) -> Bools:
     """Return which numbers have one of the column's endings."""
-    units = np.abs(np.round(np.asarray(numbers) / _step(variable))).astype(np.int64)
+    units = np.abs(np.round(np.asarray(numbers) / value_step(variable))).astype(np.int64)
     hits = [units % lattice.period == lattice.residue for lattice in _lattices(variable)]
     return np.asarray(np.any(hits, axis=0), dtype=np.bool_)
 
 
-def _step(variable: Variable) -> float:
-    return 1.0 if variable.integer else value_step(variable)
-
-
 def _edges(variable: Variable) -> list[int]:
-    return [round(edge / _step(variable)) for edge in variable.bins or ()]
+    return [round(edge / value_step(variable)) for edge in variable.bins or ()]
 
 
 def _lattices(variable: Variable) -> list[Lattice]:
@@ -107,7 +103,7 @@ def _values(lattice: Lattice, low: int, high: int) -> range:
 def _count(variable: Variable, lattice: Lattice, low: int, high: int) -> int:
     """Return how many values of a bin have the ending and are no points."""
     values = _values(lattice, low, high)
-    return len(values) - sum(round(point / _step(variable)) in values for point in variable.points)
+    return len(values) - sum(round(point / value_step(variable)) in values for point in variable.points)
 
 
 def _nearest(units: Floats, lattice: Lattice, low: int, high: int) -> Floats:

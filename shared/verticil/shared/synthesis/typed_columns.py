@@ -20,7 +20,7 @@ from verticil.shared.core.arrays import AnyCodes, Floats, Ints
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.numbers import read_plain
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.study.typed_variables import has_values, written_format
+from verticil.shared.study.typed_variables import has_values, value_step, written_format
 from verticil.shared.synthesis.endings import ends_so
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def place_points(variable: Variable, codes: AnyCodes, numbers: Floats | Ints, *,
 def _free_values(variable: Variable, code: int) -> tuple[float, ...]:
     """Return values of a bin that are no points: all of few whole ones, else some near its lower edge."""
     low, high = (variable.bins or ())[code], (variable.bins or ())[code + 1]
-    step = 1.0 if variable.integer else 10.0 ** -(variable.decimals or 0)
+    step = value_step(variable)
     decimals = 0 if variable.integer else variable.decimals or 0
     size = min(round((high - low) / step), 1000)
     values = [round(low + place * step, decimals) for place in range(size)]

@@ -46,7 +46,6 @@ import numpy as np
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.estimators import simplex
-from verticil.shared.numerics.joint.worth import NO_NEARER
 
 _EVENNESS: Final = 0.4
 _STRENGTH: Final = 0.034
@@ -78,11 +77,6 @@ class Prediction:
     three_way: float | None
     independent: float
     one_way: float
-
-    @property
-    def no_nearer(self) -> bool:
-        """Whether the joint model would be hardly nearer to the people than independent columns."""
-        return self.two_way > NO_NEARER * self.independent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
