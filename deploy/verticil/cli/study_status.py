@@ -24,8 +24,8 @@ from verticil.shared.pages.study_status import (
     state_of,
     votes,
     why,
-    worth_of,
 )
+from verticil.shared.release.worth import worth_of_study
 
 if TYPE_CHECKING:
     from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary
@@ -82,7 +82,7 @@ def _render(study: StudySummary) -> RenderableType:
 def print_summary(study: StudySummary) -> None:
     """Print a study's status for people: who has done what, who is waited for, and what its records are worth."""
     put(_render(study))
-    if (worth := worth_of(study)) is not None:
+    if (worth := worth_of_study(study)) is not None:
         print_worth(worth)
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from verticil.shared.documents.json_document import Json
-from verticil.shared.numerics.joint.worth import Worth
-from verticil.shared.release.worth import worth_document
+from verticil.shared.release.worth import worth_document, worth_of_study
 from verticil.shared.study.states import State
 
 if TYPE_CHECKING:
@@ -115,20 +114,6 @@ def votes(party: PartyStatus) -> str:
     return f" ({party.approvers} of {party.approvers_needed})" if party.approvers_needed else ""
 
 
-def worth_of(study: StudySummary) -> Worth | None:
-    """Return what the records of a published study are worth; None: its release does not say it."""
-    if not study.HasField("worth"):
-        return None
-    own = study.worth
-    return Worth(
-        two_way=own.two_way,
-        independent=own.independent,
-        one_way=own.one_way,
-        drowned=tuple(own.drowned),
-        weakened=tuple(own.weakened),
-    )
-
-
 def summary_payload(study: StudySummary) -> dict[str, Json]:
     """Return a study's status for ``--format json``."""
     failure = study.failure
@@ -145,7 +130,7 @@ def summary_payload(study: StudySummary) -> dict[str, Json]:
         "failure": {"code": failure.code, "message": failure.message, "hint": failure.hint} if failure.code else None,
         "parties_left_out": [party.party for party in study.parties if party.left_out],
         "parties": [_party_payload(party) for party in study.parties],
-        **({} if (worth := worth_of(study)) is None else {"worth": worth_document(worth)}),
+        **({} if (worth := worth_of_study(study)) is None else {"worth": worth_document(worth)}),
     }
 
 
