@@ -32,7 +32,7 @@ from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
 from verticil.shared.study.typed_variables import PRIVATE
-from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE
+from verticil.shared.study.vocabulary import MAX_VARIABLES, PLACEHOLDERS, PUBLIC, TABLE
 from verticil.tables.columns import Choice, ColumnProfile, TableProfile
 from verticil.tables.profile import ID_NAMES, profile_table
 from verticil.tables.ranges import FEWEST_ROWS, means, rounded_bounds
@@ -52,6 +52,8 @@ _FEW: Final = 20  # the mean of a bin with fewer rows is not told
 _WHOLE: Final = 0.95
 """Of the people with rows, so many have a slot for each; a draft has `_MOST_SLOTS` at most."""
 _MOST_SLOTS: Final = 8
+_FOR_REGRESSIONS: Final = "tables that the release publishes, at no cost: `release regress` and `tabulate` need them"
+_MOST_CELLS: Final = 50_000  # of all pairs of columns
 _PER_VALUE: Final = 3  # rows; with fewer for each value, that one column is a function of another says nothing
 
 
@@ -213,6 +215,7 @@ def _write(
     for party, table in read.items():
         notes = list(table.notes)
         own = [item for item in table.columns if item.source != id_column]
+        drafted = dict[str, ColumnProfile]()
         blocks_of_party, variables = list[str](), list[ColumnProfile]()
         names = {item.source: f"{party} {item.name}" if name_counts[item.name] > 1 else item.name for item in own}
         for item in own:
@@ -225,6 +228,7 @@ def _write(
             lines = [] if item.left_out else _variable(item, names[item.source], party, wording, alone=len(read) == 1)
             blocks_of_party.append("\n".join([*lines, *map(NOTE.__add__, column_notes)]))
             variables += [item] * bool(lines)
+            drafted |= {names[item.source]: item} if lines else {}
         if not variables:
             raise DataFault(
                 "DATA_EMPTY",
@@ -255,6 +259,7 @@ def _write(
         _head(tables, today, n_rows, wording, settings)
         + "\n\n".join(blocks)
         + _tail(sum(block.startswith("[[variable]]") for block in blocks), most)
+        + _pairs(drafted if len(read) == 1 and not related else {})
     )
     return Draft(text=text, notes=tuple(all_notes))
 
@@ -314,6 +319,26 @@ seed = 1
 synthetic_records = "common"
 seed = 1
 """
+
+
+def _pairs(drafted: Mapping[str, ColumnProfile]) -> str:
+    """Return the pairs of columns whose tables an owner's release publishes, so that regressions can be asked of it.
+
+    All or none: so many cells make a large release.
+    """
+    sizes = {
+        name: len(item.categories) + len(item.points) + max(len(item.bins) - 1, 0) for name, item in drafted.items()
+    }
+    pairs = list(itertools.combinations(sizes, 2))
+    if not pairs:
+        return ""
+    if len(pairs) > MAX_VARIABLES or sum(sizes[one] * sizes[other] for one, other in pairs) > _MOST_CELLS:
+        return f'# pairs = [["one", "other"]]  # {_FOR_REGRESSIONS}\n'
+    lines = [
+        f"    {', '.join(f'[{_quote(one)}, {_quote(other)}]' for one, other in own)},"
+        for _, own in itertools.groupby(pairs, key=lambda pair: pair[0])
+    ]
+    return "\n".join([f"pairs = [  # {_FOR_REGRESSIONS}", *lines, "]\n"])
 
 
 def _settings(table: TableProfile, id_column: str, names: Mapping[str, str], wording: Wording) -> Iterator[str]:
