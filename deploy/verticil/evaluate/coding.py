@@ -129,7 +129,8 @@ def coding(
             continue
         if variable is not None:
             properties = {} if study is None or study.knowledge is None else study.knowledge.properties(name)
-            study_column = _StudyColumn(variable, properties, columns[0])
+            is_linked = study is not None and study.release.within_bins == "linked"
+            study_column = _StudyColumn(variable, properties, columns[0], is_linked=is_linked)
             coded_column = study_column.code(columns, notes)
             reasons[name] = study_column.reason()
             if share := study_column.outside_share():
@@ -288,8 +289,11 @@ def _is_missing(text: str) -> bool:
 class _StudyColumn:
     """A column that is coded by the study's codebook, with what the real table's values are there."""
 
-    def __init__(self, variable: Variable, properties: Mapping[str, str], real: TextColumn) -> None:
+    def __init__(
+        self, variable: Variable, properties: Mapping[str, str], real: TextColumn, *, is_linked: bool = False
+    ) -> None:
         self._variable = variable
+        self._is_linked = is_linked
         self._properties = properties
         self._real_codes, self._outcomes = self._encode(real)
 
@@ -340,6 +344,16 @@ class _StudyColumn:
         labels = (*variable.labels, *([UNDECLARED] if undeclared else []))
         return _Column(labels=labels, codes=codes, values=values)
 
+    def _shape(self) -> str:
+        variable = self._variable
+        if variable.representatives is not None:
+            return "are one and the same number"
+        if variable.means is not None:
+            return "are spread around the study's mean"
+        if variable.profile:
+            return "follow the column's noisy profile"
+        return "follow the shares of the bins beside" if self._is_linked else "are spread evenly"
+
     def outside_share(self) -> float:
         """Return the share of real values outside the study's bins, or of no category."""
         return float(((self._outcomes == Outcome.CLAMPED) | (self._real_codes < 0)).mean())
@@ -353,10 +367,7 @@ class _StudyColumn:
         if variable.groups or variable.group_by is not None:
             reasons.append("a category stands for several values of the table")
         if variable.n_bins:
-            in_bins = "spread evenly" if variable.means is None else "spread around the study's mean"
-            reasons.append(
-                f"values within a bin are {in_bins if variable.representatives is None else 'one and the same number'}"
-            )
+            reasons.append(f"values within a bin {self._shape()}")
         if share := self.outside_share():
             reasons.append(f"{_share(share)} of the real values lie outside the study's bins or categories")
         return "; ".join(reasons)

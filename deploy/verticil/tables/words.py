@@ -139,8 +139,8 @@ def column_reasons(item: ColumnProfile, *, are_declared: bool = True) -> Iterato
         shape = Variable(name="x", owner="x", labels=(*labels, "unknown"), bins=item.bins)
         if wide := [labels[place] for place in shape.wide_bins]:
             yield (
-                f"{', '.join(wide)} is much wider than the bins beside: divide it, or declare `means`, without which numbers are "
-                "spread evenly over it"
+                f"{', '.join(wide)} is much wider than the bins beside: divide it, or declare `means`; nothing else says where "
+                "its numbers lie"
             )
     if 0 < item.n_missing < FEWEST_ROWS:
         yield f"{_rows(item.n_missing, 'no value')}, fewer than {FEWEST_ROWS}: such a row gets a category that is drawn"
