@@ -241,7 +241,8 @@ def make_variable(
     if twice:
         fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
     if not 2 <= len(labels) <= MAX_STATES:
-        fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}")
+        hint = 'let one stand for several: groups, group_by = "prefix:3", or other' if len(labels) > MAX_STATES else ""
+        fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}", hint=hint)
     check_text(where, name)
     check_text(f"{where}: its party", owner)
     for number, label in enumerate(labels, 1):
