@@ -17,7 +17,7 @@ _WORDS: Final = frozenset(
 """What is a missing value in one table and a category in another: North America, no allergy, a negative test."""
 _ALL: Final = ALWAYS | _WORDS
 _CODE: Final = re.compile(r"[A-Z]{2,3}")
-_SIGN: Final = re.compile(r"[+\-\u2013\u00b1/ ]+")
+_SIGN: Final = re.compile(r"[+\-\u2013\u00b1/ 0]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,8 @@ def profile_table(party: str, path: Path, choice: Choice | None = None) -> Table
     reading = guess_reading(path, sheet=choice.sheet)
     unread = types_without_text(reading.rule)
     names = header(reading.rule)
+    if names.count("") > 1:  # before the first delimiter and behind the last one, in a frame of lines
+        names = tuple(filter(None, names))
     only = [name for name in choice.columns or names if name not in unread]
     table = texts_of(party, path, rule=reading.rule, only=only)
     types = source_types(reading.rule)

@@ -18,7 +18,7 @@ from verticil.party.dataset.sources.opening import count_lines
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
-from verticil.tables.lost_lines import check_lines, comment_notes, ragged_notes
+from verticil.tables.lost_lines import check_lines, comment_notes, ragged_notes, total_notes
 from verticil.tables.reading import guess_reading
 
 MAX_ROWS: Final = 20_000_000
@@ -119,7 +119,9 @@ def texts_of(
             party=party, source=name, texts=present, counts=counts[counts > 0].tolist(), index=index
         )
     if rule.format == "csv" and names:
-        notes += comment_notes(columns[names[0]].texts, columns[names[0]].counts)
+        first = columns[names[0]]
+        notes += comment_notes(first.texts, first.counts)
+        notes += total_notes(first.texts[int(first.index[-1])])
     return TextTable(columns=columns, n_rows=n_rows, notes=notes, rule=rule)
 
 
