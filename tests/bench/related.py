@@ -24,8 +24,8 @@ from verticil.curator import synthesize
 from verticil.shared.numerics.joint.worth import sentence
 from verticil.shared.related.figures import row_figures
 from verticil.shared.study.reading import read_study_text
+from verticil.shared.synthesis.record_checks import read_records
 from verticil.shared.synthesis.related_rows import tables_of_records
-from verticil.shared.synthesis.synthetic import read_records
 
 if TYPE_CHECKING:
     from verticil.curator import Synthesized

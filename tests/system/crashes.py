@@ -58,14 +58,14 @@ import verticil.shared.federation.transport.in_memory
 import verticil.shared.release.report.page
 import verticil.simulation.analyst
 from verticil.party.audit import common_sets
-from verticil.party.protocol.between.artifact_store import kept_after
 from verticil.party.protocol.central import alignment
+from verticil.party.protocol.with_peers.artifact_store import kept_after
 from verticil.shared.release import records
 from verticil.shared.storage import durable, sorting
 from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.synthesis import synthesis, synthetic
+from verticil.shared.synthesis import record_checks, synthesis
 from verticil.shared.synthesis import table_columns as written
 from verticil.simulation import peers
 from verticil.simulation.in_memory_peers import run_peers
@@ -88,7 +88,7 @@ SPILLED: tuple[tuple[Any, str, int], ...] = (
     (records, "CHUNK", FEW),
     (synthesis, "CHUNK", FEW),
     (records, "IN_ONE_PIECE", 0),
-    (synthetic, "IN_MEMORY", FEW),
+    (record_checks, "IN_MEMORY", FEW),
 )
 """What is made small, so that of `N` people and records most are outside memory."""
 OUTSIDE: tuple[tuple[Any, str], ...] = (

@@ -28,7 +28,7 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.schema import CATALOGUE
 from verticil.party.config import load_party
 from verticil.party.operator.commands import approve
-from verticil.party.protocol.coordinated.review import folder_of
+from verticil.party.protocol.with_miner.countersigning import folder_of
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal

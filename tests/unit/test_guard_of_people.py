@@ -12,16 +12,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, PEOPLE, party_toml
+from support.documents import PEOPLE, party_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.party.dataset.linkage import NORMALISATIONS
+from verticil.party.dataset.pseudonyms import NORMALISATIONS
 from verticil.party.local_dataset import LocalDataset, read_holding
 from verticil.party.operator import commands
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.protocol.context import StudyContext
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.knowledge.rules import Knowledge
@@ -52,13 +52,9 @@ N = 400
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(party_toml(datasets=PEOPLE, recipients=("miner",)))
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path, party_toml(datasets=PEOPLE, recipients=("miner",)))
     rows = (f" Ｐ-{i:04},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(N))
     (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
     return tmp_path
 
 
@@ -75,11 +71,8 @@ def holding_of(site: Site, study: Study) -> LocalDataset:
 
 def accept(site: Site, study: Study, left_out: tuple[int, ...] = ()) -> None:
     """The common people of the study are all of this party's but some, as others chose."""
-    digest, proposal = canonical.digest(study), canonical.to_bytes(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.ALIGNING), proposal=proposal, effective=proposal, effective_digest=digest,
-        approved=True, pseudonyms_complete=True, alignment_confirmed=False, units_received=(), failure="",
-    )  # fmt: skip
+    digest = canonical.digest(study)
+    task = task_of(study, effective=True, state=State.ALIGNING, approved=True, pseudonyms_complete=True)
     site.state.remember(task, study.id, NOW)
     holding = holding_of(site, study)
     assert holding.n_records == N

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import estimate as joint_estimate
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Arrays, ForeignCheckpoint, Work

@@ -21,7 +21,7 @@ from verticil.miner.learning.learn import LearnResult
 from verticil.miner.learning.search.protocol import Checkpoint, Interruption
 from verticil.miner.storage.checkpoint import CheckpointFile, resume
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import estimate as joint_estimate
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.count import from_columns

@@ -11,7 +11,7 @@ import pytest
 
 from support import joint_reference as plain
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import mixture
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Work

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import estimate
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Work

@@ -21,7 +21,7 @@ from verticil.shared.related.structure import records_fault
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study_text
-from verticil.shared.synthesis.synthetic import read_records
+from verticil.shared.synthesis.record_checks import read_records
 from verticil.simulation import simulate
 
 N = 1500
@@ -178,7 +178,7 @@ def test_a_party_without_the_table_is_told_what_to_write(node: Path) -> None:
 
 @pytest.mark.parametrize("denied", ["ward", "visits[2].ward"])
 def test_a_column_that_never_leaves_does_not_leave_in_slots(node: Path, denied: str) -> None:
-    from verticil.party.limits.limits import _of_variables
+    from verticil.party.limits.limits import _object_to_variables
 
     config, agreed = load_party(node), study("central")
     places = {
@@ -187,9 +187,9 @@ def test_a_column_that_never_leaves_does_not_leave_in_slots(node: Path, denied: 
     policy = config.policy
     assert isinstance(policy, Policy)
     rule = dataclasses.replace(policy, deny_columns=frozenset({denied}))
-    found = _of_variables(rule, agreed, "clinic", places)
+    found = _object_to_variables(rule, agreed, "clinic", places)
     assert len(found) == (3 if denied == "ward" else 1)
-    assert _of_variables(policy, agreed, "clinic", places) == []
+    assert _object_to_variables(policy, agreed, "clinic", places) == []
 
 
 def test_the_plan_says_what_slots_cost_and_when_model_two_is_hopeless() -> None:

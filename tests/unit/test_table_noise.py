@@ -17,7 +17,7 @@ from support.miner_service import N_COMMON, codes_of, make_study
 from verticil.miner.learning.exact_tables import counted_tables
 from verticil.miner.scheduler import job as jobs
 from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob, do_job, job_from
-from verticil.miner.scheduler.noise import TableNoise, without_digest
+from verticil.miner.scheduler.table_noise import TableNoise, without_digest
 from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StoredSignature
 from verticil.miner.storage.store import StudyFiles, write_durably

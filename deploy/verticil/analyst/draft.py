@@ -2,8 +2,8 @@
 
 The draft saves typing and decides nothing. Categories must be public knowledge: what it proposes was seen in the data, so
 every proposal is marked for review (``from = "table"``), and the study is refused wherever it would be acted on until its author
-says that it was reviewed (`verticil.shared.study.review`). Tables that are declared public need no review. No category, bin and
-point has fewer than `FEWEST_ROWS` rows, and outer ends of bins are rounded outward. It runs where the tables are; it sends
+says that it was reviewed (`verticil.shared.study.draft_review`). Tables that are declared public need no review. No category, bin
+and point has fewer than `FEWEST_ROWS` rows, and outer ends of bins are rounded outward. It runs where the tables are; it sends
 nothing, and its errors name files, columns and counts only.
 
 What each column is, `verticil.tables.profile` decides. Each of its reasons is a line that starts with `NOTE`. How the tables are

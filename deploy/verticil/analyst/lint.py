@@ -33,9 +33,9 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import require_reviewed, review_findings
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import protocol_of, table_deviations
-from verticil.shared.study.review import require_reviewed, review_findings
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.tables import tables_noise
 from verticil.shared.study.unit import Unit

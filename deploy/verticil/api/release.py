@@ -513,7 +513,7 @@ class Release:
             ValueError, OSError: it is no table.
         """
         from verticil.shared.numerics.knowledge.columns import columns
-        from verticil.shared.synthesis.synthetic import check_parquet, read_records, table_bytes
+        from verticil.shared.synthesis.record_checks import check_parquet, read_records, table_bytes
         from verticil.tables.texts import MAX_ROWS
 
         path, study, n_records = self.file("synthetic.parquet"), self.models.study, self._n_records()
@@ -571,7 +571,7 @@ class Release:
     @cached_property
     def _codes(self) -> list[Codes]:
         """The synthetic records, as codes: (n,) of each variable."""
-        from verticil.shared.synthesis.synthetic import read_records
+        from verticil.shared.synthesis.record_checks import read_records
 
         table = self.file("synthetic.parquet")
         study = self.models.study

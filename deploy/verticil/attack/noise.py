@@ -1,7 +1,7 @@
 """Attacks on the noise that a party adds to tables that it shares.
 
 The noise is made as for a study between peers, from site secret to noisy table: the key
-(`verticil.shared.mechanisms.share_noise.share_key`), then what the study's ``share`` asks for
+(`verticil.shared.mechanisms.shared_statistics_noise.share_key`), then what the study's ``share`` asks for
 (`verticil.party.protocol.peer.parameters.share_noise`). The two inputs differ in one person, who in each of the study's T tables
 is in one cell or in another. The loss of Gaussian noise grows with the sum over all tables of the differences of these two cells,
 so that sum is the outcome.
@@ -38,7 +38,7 @@ from verticil.party.protocol.peer.parameters import share_noise
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.discrete_gaussian import draw as discrete_gaussian
 from verticil.shared.mechanisms.gaussian import derived_key
-from verticil.shared.mechanisms.share_noise import share_key
+from verticil.shared.mechanisms.shared_statistics_noise import share_key
 from verticil.shared.privacy.accountant import cost_of, numerically
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts, PrivacyEvent, plan_events

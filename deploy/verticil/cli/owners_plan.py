@@ -40,7 +40,7 @@ def _print_plan(plan: OwnersPlan) -> None:
     from verticil.analyst.prediction import worth_of
     from verticil.shared.numerics.joint.worth import sentence
     from verticil.shared.numerics.knowledge.words import describe_knowledge
-    from verticil.shared.study.review import origin_words
+    from verticil.shared.study.draft_review import origin_words
     from verticil.shared.study.tables import COARSE_PART, PROFILE_PART
 
     study, (*_, middle, _) = plan.study, plan.rows

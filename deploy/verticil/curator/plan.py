@@ -21,8 +21,8 @@ from verticil.shared.documents.view_models import document
 from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.protocol import Finding
-from verticil.shared.study.review import origin_words
 from verticil.shared.study.tables import coarse_pairs, profiled, tables_of, tables_sigma
 
 if TYPE_CHECKING:

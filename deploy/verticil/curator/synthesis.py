@@ -148,14 +148,14 @@ def synthesize(
     from verticil.miner.learning.publication import DrawnRecords, publish_models
     from verticil.shared.core.compiled import compiling_told
     from verticil.shared.release.posterior import check_sets
+    from verticil.shared.study.draft_review import require_reviewed
     from verticil.shared.study.reading import read_study
-    from verticil.shared.study.review import require_reviewed
 
     if method not in get_args(Method):
         raise Misuse(
             "USAGE",
-            f"the method '{method}' makes no network, expected one of {', '.join(get_args(Method))}",
-            hint="a generator has a call of its own, in the package that it is in",
+            f"the method '{method}' is none of synthesize, expected one of {', '.join(get_args(Method))}",
+            hint="generators make records without a release: verticil synthesize --method kipps, with verticil-experiments",
         )
     document = study if isinstance(study, Study) else read_study(Path(study), by_owner=True)
     require_reviewed(document)

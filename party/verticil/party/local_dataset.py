@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset import blinding, linkage, perturb
+from verticil.party.dataset import blinding, perturb, pseudonyms
 from verticil.party.dataset import undeclared_values as substitutes
 from verticil.party.dataset.column_draws import Column, ColumnDraw
 from verticil.party.dataset.compound_codes import Compound
@@ -39,9 +39,9 @@ from verticil.party.dataset.gathered_records import (
     UnitCodes,
 )
 from verticil.party.dataset.joined_people import People, join_people
+from verticil.party.dataset.local_person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.order_commitment import order_key, order_tree
-from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.open_source import header
@@ -467,7 +467,7 @@ def _read_table(
         progress(n_rows)
         if not batch.index.size:
             continue
-        ids = linkage.packed_ids(batch.ids, normalise)
+        ids = pseudonyms.packed_ids(batch.ids, normalise)
         person_tags = tags.of(ids)[batch.index]
         pairs, are_people = person_macs.of(batch.ids)
         if linked_by is None:
@@ -579,7 +579,7 @@ def read_holding(
     if mode == "dh-psi":
         linked_by = blinding.seed_macs(linkage_key, proposal_digest)
     elif mode != "order-commitment":
-        linked_by = linkage.pseudonym_macs(linkage_key, linkage.linkage_context(proposal_digest))
+        linked_by = pseudonyms.pseudonym_macs(linkage_key, pseudonyms.linkage_context(proposal_digest))
     people = read_people(
         config, study, site_secret=site_secret, linked_by=linked_by, name_of_draws=name_of_draws, progress=progress
     )
@@ -587,7 +587,7 @@ def read_holding(
     if mode == "order-commitment" and len(people.tags):
         with disk_faults(config.state_directory):
             tree = order_tree(order_key(linkage_key, proposal_digest), people.names())
-    none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
+    none = np.empty((0, pseudonyms.PSEUDONYM_BYTES), dtype=np.uint8)
     return LocalDataset(
         tags=people.tags,
         keys=people.keys,

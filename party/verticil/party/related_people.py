@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from verticil.party.dataset import linkage, perturb
+from verticil.party.dataset import perturb, pseudonyms
+from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.related_rows import drawn_codes, people_by_tag, read_rows
 from verticil.party.dataset.source import Batch
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
@@ -136,7 +136,7 @@ def read_related(
     """
 
     def tags_of(texts: Sequence[str]) -> Tags:
-        ids = linkage.packed_ids(texts, normalise)
+        ids = pseudonyms.packed_ids(texts, normalise)
         return np.where(ids.empty[:, None], np.uint8(0), tag_macs.of(ids)).astype(np.uint8)
 
     people, found = people_by_tag(tags, tags_of), RelatedColumns()

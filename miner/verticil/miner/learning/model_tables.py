@@ -21,9 +21,9 @@ from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.axes import plogp
-from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.numerics.estimation.independence import dependence_p_value
 from verticil.shared.numerics.estimation.information import Link, links, plug_in_information
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.model.joint import JointModel

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from verticil.party.dataset.encoding import style_of
-from verticil.party.dataset.linkage import normalise_ids
+from verticil.party.dataset.pseudonyms import normalise_ids
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.dataset.undeclared_values import draw

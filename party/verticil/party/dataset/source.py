@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.gathered_records import MEMORY_ROWS, single
-from verticil.party.dataset.linkage import normalise_ids, packed_ids
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.perturb import TAG_BYTES
+from verticil.party.dataset.pseudonyms import normalise_ids, packed_ids
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule, TablePart, TextColumn
 from verticil.shared.core.arrays import Codes

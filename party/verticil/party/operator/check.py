@@ -32,7 +32,7 @@ from verticil.party.operator.view_model import (
     share,
     total,
 )
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.site import Site
 from verticil.party.storage.studies import stamp
 from verticil.shared.core.errors import VerticilError
@@ -283,7 +283,7 @@ def _counts(report: TableReport) -> Counts:
 
 
 def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> StudyCost:
-    review = approval.review(
+    review = approval_checks.review(
         config,
         site.ledger,
         site.sketches,

@@ -35,7 +35,7 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM, discrete_sigma
 from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
-from verticil.shared.mechanisms.share_noise import DISCRETE
+from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MASKED, MINER_ALONE, NOTHING, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of, recipients_of, sent_units

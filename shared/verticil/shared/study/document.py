@@ -23,9 +23,9 @@ from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import OPTIONAL, Key, Within, read_fields, write
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms.privacy import Breach
-from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE, NOISE_WORDS
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.support import Support, support
 from verticil.shared.numerics.model.constraints import (
@@ -212,7 +212,7 @@ class ParameterRule:
     Attributes:
         estimator: em, clip or simplex.
         prior_count: Dirichlet pseudo-count of every cell; None: a row leans on the table with a parent less, and no variable
-            gets more parents than the records are worth (`estimation.smaller_families`, `learning.parents_cut`).
+            gets more parents than the records are worth (`estimation.parent_smoothing`, `learning.parents_cut`).
         interval_level: of the intervals.
     """
 
@@ -314,7 +314,7 @@ class ShareRule:
         epsilon, delta: of the noise that each party adds to the counts behind everything it shares; None: no noise, and what is
             shared is an exact function of the party's own raw data.
         minimum_count: a parameter that rests on fewer people is replaced by a backed-off value; 0: none is.
-        noise: its name, ``"discrete-gaussian"`` (`verticil.shared.mechanisms.share_noise`); None: there is none.
+        noise: its name, ``"discrete-gaussian"`` (`verticil.shared.mechanisms.shared_statistics_noise`); None: there is none.
     """
 
     epsilon: float | None = None

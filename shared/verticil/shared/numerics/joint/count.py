@@ -14,7 +14,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import AnyCodes, Floats, give_back
 from verticil.shared.numerics.estimation.contingency import family_table
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 
 _COUNTING = 40.0  # multiplications in a matrix product that cost as much as one increment of a count

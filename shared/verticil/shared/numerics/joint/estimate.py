@@ -27,7 +27,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import holdout_weight as guard
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Arrays, Keep, Progress, Work

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from verticil.shared.core.arrays import AnyCodes, Bools, Floats, distinct_rows
 from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import kernels
 from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
