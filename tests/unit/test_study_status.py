@@ -11,6 +11,7 @@ import pytest
 from verticil.cli import study_status
 from verticil.miner.storage.worth import published_worth
 from verticil.shared.documents.view_models import jsonable
+from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.pages.study_status import changes, summary_payload, why
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, control_pb2
@@ -163,3 +164,9 @@ def test_a_release_that_says_nothing_of_its_worth_has_none(tmp_path: Path, docum
     (tmp_path / "of").mkdir()
     (tmp_path / "of" / "model.json").write_text(document)
     assert published_worth(tmp_path / "of") is None
+
+
+def test_a_release_has_the_worth_that_its_model_says(tmp_path: Path) -> None:
+    worth = Worth(two_way=0.02, independent=0.05, one_way=0.004, drowned=("ward",))
+    (tmp_path / "model.json").write_text(json.dumps({"worth": worth.document()}))
+    assert published_worth(tmp_path) == worth
