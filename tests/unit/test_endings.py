@@ -9,6 +9,7 @@ import pytest
 
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.toml_table import Table
+from verticil.shared.numerics.estimation.profiles import grid_of
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.typed_variables import even_bins, next_written
@@ -195,3 +196,9 @@ def test_bins_that_stand_for_measured_ones_can_be_written_in_the_format() -> Non
     assert all(next_written(edge, "date", "MM/YYYY") == edge for edge in months[1:-1])
     assert next_written(24_192.0, "time", "hh:mm") == 24_240.0
     assert next_written(86_399.0, "time", "hh:mm") == 86_400.0
+
+
+def test_the_cells_of_moments_are_whole_seconds() -> None:
+    grid = grid_of((1_514_764_800.0, 1_704_067_200.0), step=1.0, codes=False)
+    assert np.array_equal(grid.edges, np.rint(grid.edges))
+    assert np.array_equal(grid.fine, np.rint(grid.fine))
