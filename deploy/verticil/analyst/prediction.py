@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Final
 
 from verticil.shared.numerics.joint.prediction import Prediction, predict
-from verticil.shared.numerics.joint.worth import Worth
+from verticil.shared.numerics.joint.worth import Worth, sentence
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import measures_itself, protocol_of, table_deviations
@@ -98,6 +99,19 @@ def drowned_shares(study: Study, n: int, prediction: Prediction | None) -> Findi
         f"{100 * prediction.one_way:.2g} points off in the mean, expected at most {100 * _MOST_ONE_WAY:g}",
         hint=(f"{works} columns of few categories would work; or merge" if works else "merge")
         + " categories, raise epsilon, or find more people",
+    )
+
+
+def no_nearer(prediction: Prediction | None, n: int) -> Iterator[Finding]:
+    """Yield a warning where records would be hardly nearer to the people than independent columns."""
+    if prediction is None or not prediction.no_nearer:
+        return
+    yield Finding(
+        severity="warning",
+        code="joint-no-nearer",
+        where="release.sample_from",
+        message=f"{sentence(worth_of(prediction))}; predicted distance to {n:,} people: {prediction_text(prediction)}",
+        hint="fewer columns or categories, a larger epsilon, or more people (--n); else only each column's shares come through",
     )
 
 
