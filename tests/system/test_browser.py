@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwright
 
 from support import PATIENCE_SECONDS
 from support import miner_service as service
@@ -29,7 +29,12 @@ from verticil.miner.airgap.exchange import Exchange
 from verticil.miner.page.pages import miner_server
 from verticil.miner.page.source import NodeSource
 from verticil.miner.storage.audit import MinerAudit
-from verticil.party.operator.page.pages import site_server
+from verticil.party.operator.page.pages import Officer, site_server
+from verticil.party.policy.decision_store import ApproverKey
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import read_certificates
+from verticil.shared.pages.login import ServerFiles, login_of
 from verticil.shared.pages.server import PageServer
 from verticil.shared.study.document import Study
 from verticil.simulation import simulate
@@ -355,3 +360,35 @@ def test_the_report_of_a_release_opens_without_a_complaint_and_without_sideways_
         return [part.getBoundingClientRect().top, getComputedStyle(part).breakBefore]; })()""")
     assert first < 1047
     assert after == "page"
+
+
+def test_a_browser_s_certificate_is_the_login(browser: Browser, tmp_path: Path, release_study: Study) -> None:
+    create_authority(tmp_path / "ca", "hospital")
+    for name, role in (("lena", Role.ANALYST), ("page", Role.MINER)):
+        issue(tmp_path / "ca", name, role, tmp_path, hosts=("127.0.0.1",) if name == "page" else ())
+    server_files = ServerFiles(certificate=tmp_path / "page.crt", key=tmp_path / "page.key")
+    login = login_of([read_certificates(tmp_path / "lena.crt")[0]], server_files)
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    officer = Officer(name="lena", key=ApproverKey.load(folder / "approvers" / "lena.key"))
+    with served(site_server(folder / "party.toml", ("127.0.0.1", 0), officer=officer, login=login)) as server:
+        shown = {
+            "origin": server.login_url.rstrip("/"),
+            "certPath": tmp_path / "lena.crt",
+            "keyPath": tmp_path / "lena.key",
+        }
+        # the browser's own check of the server is `test_page_login`'s: its list of authorities is Debian's
+        with browser.new_context(client_certificates=[shown], ignore_https_errors=True) as context:
+            page = context.new_page()
+            seen = Watched(page, server.login_url, tmp_path / "shots")
+            page.goto(server.login_url)
+            page.get_by_role("link", name="Hearts and incomes").first.click()
+            page.get_by_role("button", name="Approve").click()
+            page.wait_for_selector("text=Your yes is stored and signed")
+            with opened(folder) as site:
+                offer(site, dataclasses.replace(release_study, id="another", title="Another study"))
+            page.goto(server.login_url)
+            page.wait_for_selector("text=Another study")
+            seen.check("site-certificate")
+        with browser.new_context(ignore_https_errors=True) as context, pytest.raises(Error):
+            context.new_page().goto(server.login_url)

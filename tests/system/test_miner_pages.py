@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import ssl
+import urllib.error
+import urllib.request
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import miner_daemon as daemon
 from support import miner_service as service
 from support.miner_service import make_study
@@ -21,7 +26,10 @@ from verticil.miner.page.pages import miner_server
 from verticil.miner.page.source import NodeSource
 from verticil.miner.page.task import page_address
 from verticil.miner.storage.audit import MinerAudit
+from verticil.pki.register import revoke
 from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.identity.authority import issue, open_authority
+from verticil.shared.federation.identity.identity import Role
 from verticil.shared.study.states import State
 
 folder, keys = daemon.folder, service.keys
@@ -121,6 +129,58 @@ async def test_the_daemon_serves_the_operator_s_page_and_the_analyst_has_one_of_
         wrong = await asyncio.to_thread(operator.ask, operator.root + "submit")
         assert wrong[0] == 404  # a study has an analyst
     assert not (own_folder / "state" / "page.url").exists()
+
+
+async def test_an_analyst_s_certificate_opens_their_own_pages_at_the_daemon(own_folder: Path) -> None:
+    toml = own_folder / "miner.toml"
+    toml.write_text(toml.read_text() + "certificates = true\n")
+    config, pki = load_miner(toml), own_folder / "pki"
+    for name, role in (("bert", Role.ANALYST), ("old", Role.ANALYST), ("audra", Role.AUDITOR)):
+        issue(own_folder / "ca", name, role, pki)
+    revoke(open_authority(own_folder / "ca"), "old")
+    async with daemon.Daemon(config):
+        operator = await until_served(own_folder)
+        root = operator.rsplit("/", 2)[0] + "/"
+
+        def ask(name: str, path: str, form: dict[str, str] | None = None) -> tuple[int, Page]:
+            context = ssl.create_default_context(cafile=own_folder / "ca" / "ca.crt")
+            if name:
+                context.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
+            opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+            body = None if form is None else urlencode(form).encode()
+            try:
+                with opener.open(root.replace("127.0.0.1", "localhost") + path, body, PATIENCE_SECONDS) as answer:
+                    return answer.status, Page(answer.read().decode())
+            except urllib.error.HTTPError as error:
+                return error.code, Page(error.read().decode())
+
+        async def visit(name: str, path: str = "", form: dict[str, str] | None = None) -> tuple[int, Page]:
+            return await asyncio.to_thread(ask, name, path, form)
+
+        token = operator.removeprefix(root)
+        assert (await visit("", token))[0] == 200  # the operator's, as ever
+        for name, words in (
+            ("", "give the browser the certificate"),
+            ("audra", "expected role analyst"),
+            ("north", "expected role analyst"),
+            ("old", "was revoked by the authority"),
+        ):
+            status, page = await visit(name)
+            assert (status, words in page.text) == (403, True), page.text
+        fields = (await visit("anna", "submit"))[1].fields
+        assert (await visit("bert", "submit", {**fields, "study": STUDY_TOML}))[0] == 403  # a form of another's
+        status, page = await visit("anna", "submit", {**fields, "study": STUDY_TOML})
+        assert (status, "a north 2 2.00 56.6 %" in page.text) == (200, True), page.text  # their own: what it asks
+        place = (await visit("bert"))[1].links
+        (study,) = (link for link in place if link.startswith("study/"))
+        status, page = await visit("bert", study)
+        assert (status, "form" in page.tags, "a north 2 2.00" in page.text) == (200, False, False)
+        bert = (await visit("bert", "submit"))[1].fields
+        status, page = await visit("bert", f"{study}end", {**bert, "typed": "trial"})
+        assert (status, "IDENTITY_REFUSED" in page.text) == (422, True), page.text
+        status, page = await visit("anna", f"{study}end", {**(await visit("anna", study))[1].fields, "typed": "trial"})
+        assert (status, "withdrawn" in page.text) == (200, True)
+        assert (await visit("anna", "log"))[0] == 404
 
 
 async def test_what_the_operator_ends_in_the_page_is_what_a_command_ends(tmp_path: Path, keys: service.Keys) -> None:

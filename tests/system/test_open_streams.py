@@ -1,4 +1,4 @@
-"""Pages that stay open cost the command that serves them no memory; an hour of it: ``tests/bench/bench_pages.py --minutes 60``."""
+"""Pages that stay open cost the command that serves them no memory; an hour of it: ``tests/bench/bench_pages.py``."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from verticil.miner.storage.records import ReleaseFile
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.federation.audit import AuditLine
 from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.pages.login import Login
 from verticil.shared.pages.rendering import Problem, Templates
 from verticil.shared.pages.server import REPORT_POLICY, PageServer, form_of
 from verticil.shared.pages.study_status import age_text, name_study, revocations, votes, why
@@ -269,10 +270,14 @@ class MinerPages:
         return TEMPLATES.answer(request, "problem", problem, status=status, live=False, **self._beside())
 
 
-def miner_server(source: Source, address: tuple[str, int], *, clock: Callable[[], dt.datetime] = utc_now) -> PageServer:
+def miner_server(
+    source: Source, address: tuple[str, int], *, login: Login | None = None, clock: Callable[[], dt.datetime] = utc_now
+) -> PageServer:
     """Return a server of the miner's pages; raises as `PageServer`."""
     pages = MinerPages(source, clock=clock)
-    return PageServer(pages.routes, address, fingerprint=source.version, decides=True, form_bytes=STUDY_BYTES)
+    return PageServer(
+        pages.routes, address, fingerprint=source.version, decides=True, form_bytes=STUDY_BYTES, login=login
+    )
 
 
 def _digest(request: Request) -> bytes:
