@@ -10,7 +10,9 @@ import contextlib
 import dataclasses
 import os
 import queue
+import re
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, Playwright, sync_playwright
 
 from support import PATIENCE_SECONDS
 from support import miner_service as service
@@ -309,6 +311,54 @@ def test_an_analyst_sees_what_follows_from_a_change(page: Page, tmp_path: Path) 
         page.wait_for_selector("text=Saved study.toml")
     assert "epsilon = 3.5" in path.read_text()
     assert "# as everybody has them" in path.read_text()
+
+
+def drag(page: Page, what: Locator, target: Locator) -> None:
+    """Drag with a mouse that moves as a hand does; `Locator.drag_to` moves once, which begins nothing in a page that scrolls."""
+    what.scroll_into_view_if_needed()
+    begin = what.bounding_box()
+    assert begin is not None
+    page.mouse.move(begin["x"] + 10, begin["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(begin["x"] + 30, begin["y"] + 30, steps=4)
+    target.scroll_into_view_if_needed()
+    end = target.bounding_box()
+    assert end is not None
+    page.mouse.move(end["x"] + 30, end["y"] + 20, steps=4)
+    page.mouse.up()
+
+
+def test_a_column_is_dragged_out_of_a_study_and_moved_back_with_the_keyboard(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY[: STUDY.index("[structure]")] + STUDY[STUDY.index("[release]") :])
+    lists = """() => ["in", "out"].map(list => [...document.querySelectorAll(`[data-list=${list}] legend`)].map(
+        name => name.textContent.trim().split(" ")[0]))"""
+    smoking = "smoking_status_at_the_time_of_admission"
+    with served(design_server([path], ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(f"{server.url}0/")
+        row = page.locator("#plan th", has_text=re.compile("^age$"))
+        row.first.wait_for()
+        assert page.evaluate(lists) == [[smoking, "age", "income"], []]
+        column, name = (
+            page.locator("[data-column]", has_text="age of clinic"),
+            page.locator("[draggable]", has_text="age of"),
+        )
+        drag(page, name, page.locator("[data-list=out]"))
+        row.first.wait_for(state="detached")
+        assert page.evaluate(lists) == [[smoking, "income"], ["age"]]
+        seen.check("design-left-out")
+        column.locator("[data-moves]").focus()
+        page.keyboard.press("Space")
+        row.first.wait_for()
+        assert page.evaluate(lists) == [[smoking, "income", "age"], []]
+        assert page.evaluate("document.activeElement.name") == "in-1"  # a keyboard stays where it is
+        drag(page, name, page.locator("[data-list=out]"))
+        row.first.wait_for(state="detached")
+        page.get_by_role("button", name="Save study.toml").press("Enter")
+        page.wait_for_selector("text=Saved study.toml")
+        assert page.evaluate(lists) == [[smoking, "income"], []]
+    assert [variable["name"] for variable in tomllib.loads(path.read_text())["variable"]] == [smoking, "income"]
 
 
 @pytest.fixture(scope="module")
