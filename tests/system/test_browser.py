@@ -236,6 +236,41 @@ def test_the_pages_of_a_site_follow_without_reload(page: Page, tmp_path: Path, r
     page.wait_for_selector("#line:visible")  # the server has ended
 
 
+def test_a_form_goes_once_what_its_reader_saw_has_changed(page: Page, tmp_path: Path, release_study: Study) -> None:
+    folder = tmp_path / "site"
+    digest = site_of(folder, release_study).hex()
+    with deciding(folder) as lena, deciding(folder, "noor") as noor:
+        seen = Watched(page, lena.server.url, tmp_path / "shots")
+        page.goto(f"{lena.server.url}study/{digest}/")
+        page.wait_for_timeout(1500)
+        assert noor.decide(digest, "deny", reason="too much")[0] == 303
+        page.wait_for_selector("#changed:visible")
+        assert page.locator("#forms").is_hidden()
+        assert "denied here" in page.inner_text("#live")
+        seen.check("site-changed")
+        page.locator("#changed a").press("Enter")
+        page.wait_for_load_state()
+        assert page.locator("#forms button").count() == 0
+
+
+def test_a_line_that_is_lost_is_told_and_found_again_with_what_changed_meanwhile(
+    page: Page, tmp_path: Path, release_study: Study
+) -> None:
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    with served(site_server(folder / "party.toml", ("127.0.0.1", 0))) as server:
+        page.route("**/events", lambda route: route.abort())
+        page.goto(server.url)
+        page.wait_for_selector("#line:visible")
+        with opened(folder) as site:
+            offer(site, dataclasses.replace(release_study, id="another", title="Came while the line was lost"))
+        page.wait_for_timeout(1500)
+        assert page.locator("text=Came while the line was lost").count() == 0
+        page.unroute("**/events")
+        page.wait_for_selector("#line", state="hidden")
+        page.wait_for_selector("text=Came while the line was lost")
+
+
 @contextlib.contextmanager
 def miner_pages(folder: Path, keys: service.Keys) -> Iterator[PageServer]:
     """A miner with a published study and one that waits, in an event loop of its own, which serves its operator's pages."""

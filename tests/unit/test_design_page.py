@@ -154,7 +154,7 @@ def test_the_plan_is_that_of_check_and_follows_the_form(visitor: Visitor) -> Non
         assert model in page.text
     weaker = visitor.send("0/plan", {**fields, **form_of(STUDY, epsilon="0.2"), "n": "50000"})[1]
     assert "too few" in weaker.text
-    assert "relations drown" in weaker.text
+    assert "Relations that drown" in weaker.text
     wrong = visitor.send("0/plan", {**fields, **form_of(STUDY, bins_0="5, 3"), "n": "50000"})[1]
     assert "STUDY_INVALID" in wrong.text
     assert "expected a whole number" in visitor.send("0/plan", {**fields, **form_of(STUDY), "n": "many"})[1].text

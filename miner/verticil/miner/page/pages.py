@@ -127,7 +127,11 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitPage:
-    """A form for a study."""
+    """A form for a study; after a refusal with its text, and what is wrong with it."""
+
+    text: str = ""
+    problem: str = ""
+    hint: str = ""
 
 
 def _finite(value: float) -> str:
@@ -249,7 +253,8 @@ class MinerPages:
         try:
             digest = await self._source.submit(read_study_text(text, Path()))
         except VerticilError as error:
-            return self._problem(request, error, heading="Nothing was submitted", status=422, back="submit")
+            page = SubmitPage(text=text, problem=f"{error.code}: {error.message}", hint=error.hint)
+            return self._shown(request, "submit", page, status=422)
         return RedirectResponse(f"./study/{digest.hex()}/", 303)
 
     # ---- what they share

@@ -1,4 +1,4 @@
-// What pages do besides htmx: a form is sent once, a lost line is told, and columns move between two lists.
+// What pages do besides htmx.
 "use strict";
 document.addEventListener("submit", (event) => {
   const form = event.target;
@@ -10,11 +10,21 @@ document.addEventListener("submit", (event) => {
 });
 window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 const line = (lost) => { document.getElementById("line").hidden = !lost; };
-document.addEventListener("htmx:sseOpen", () => line(false));
+document.addEventListener("htmx:sseOpen", () => {
+  if (!document.getElementById("line").hidden) htmx.trigger("#live", "sse:changed");  // what was missed meanwhile
+  line(false);
+});
 document.addEventListener("htmx:sseError", () => line(true));
 document.addEventListener("input", (event) => {
   const shown = event.target.parentElement.querySelector(`output[for="${event.target.id}"]`);
   if (shown) shown.value = event.target.value;
+});
+// Forms are about what their reader saw: once it has changed they go, and the page says so.
+document.addEventListener("htmx:afterSettle", () => {
+  const live = document.getElementById("live"), forms = document.getElementById("forms");
+  if (live.dataset.state === forms.dataset.state) return;
+  forms.hidden = true;
+  document.getElementById("changed").hidden = false;
 });
 // A column stands in the list that its box names; dragging its name sets the box, and so does a keyboard.
 let dragged = null;
