@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode, urljoin, urlsplit
 
 from support import PATIENCE_SECONDS
 from verticil.party.site import Site
@@ -76,7 +76,7 @@ class Page(HTMLParser):
 class Visitor:
     """Asks pages as a browser does; the token is that of `server` unless the path is given whole."""
 
-    def __init__(self, server: PageServer) -> None:
+    def __init__(self, server: PageServer | Address) -> None:
         self.server = server
         self.root = server.url.removeprefix(f"http://{server.place}")
 
@@ -114,6 +114,32 @@ class Visitor:
         """Decide about a study as somebody does who has the page `seen` open; None: who opens it now."""
         shown = self.page(f"study/{digest}/") if seen is None else seen
         return self.send(f"study/{digest}/{act}", {**shown.fields, **fields})
+
+
+class Address:
+    """What a visitor needs of a server that another part of the program has started."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.place = url.split("/")[2]
+
+
+def every_page(visitor: Visitor, *further: str) -> dict[str, str]:
+    """Return the text of each page that can be reached from the first one, and of `further` ones, by its path.
+
+    Files of a release are left out but for its report: tests read them where they lie.
+    """
+    texts: dict[str, str] = {}
+    waiting = ["", *further]
+    while waiting:
+        path = waiting.pop()
+        if path in texts or ("/files/" in path and not path.endswith("report.html")):
+            continue
+        _, headers, texts[path] = visitor.ask(visitor.root + path)
+        if headers["Content-Type"].startswith("text/html"):
+            ways = (urljoin(f"/{path}", link) for link in Page(texts[path]).links if not link.startswith("data:"))
+            waiting += [way.partition("#")[0].lstrip("/") for way in ways if "events" not in way]
+    return texts
 
 
 @contextlib.contextmanager

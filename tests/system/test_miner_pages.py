@@ -17,7 +17,7 @@ from support import PATIENCE_SECONDS
 from support import miner_daemon as daemon
 from support import miner_service as service
 from support.miner_service import make_study
-from support.pages import Page, Visitor, served
+from support.pages import Address, Page, Visitor, served
 from verticil.analyst.miner_line import LineSource
 from verticil.cli.main import main
 from verticil.miner.airgap.exchange import Exchange
@@ -58,14 +58,6 @@ epsilon = 2.0
 """
 
 
-class Address:
-    """What a visitor needs of a server that another part of the program has started."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.place = url.split("/")[2]
-
-
 async def ask(visitor: Visitor, path: str = "", status: int = 200) -> Page:
     return await asyncio.to_thread(visitor.page, path, status)
 
@@ -98,7 +90,7 @@ async def test_the_daemon_serves_the_operator_s_page_and_the_analyst_has_one_of_
         url = await until_served(own_folder)
         assert await asyncio.to_thread(main, ["miner", "ui", "--config", str(own_folder / "miner.toml")]) == 0
         assert url in "".join(capsys.readouterr().out.split())
-        operator = Visitor(Address(url))  # type: ignore[arg-type]
+        operator = Visitor(Address(url))
         assert "No study was submitted yet." in (await ask(operator)).text
         federation = own_folder / "federation.toml"
         federation.write_text(federation.read_text().replace("localhost:1", f"localhost:{port}"))
