@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, Error, Locator, Page, Playwright, sync_
 
 from support import PATIENCE_SECONDS
 from support import miner_service as service
-from support.pages import served
+from support.pages import FORM, served
 from support.site_folder import deciding, offer, opened, site_of
 from verticil.design.pages import design_server
 from verticil.miner.airgap.exchange import Exchange
@@ -269,6 +269,54 @@ def test_a_line_that_is_lost_is_told_and_found_again_with_what_changed_meanwhile
         page.unroute("**/events")
         page.wait_for_selector("#line", state="hidden")
         page.wait_for_selector("text=Came while the line was lost")
+
+
+ROGUE = """<!DOCTYPE html><title>rogue</title><iframe name=inner src="URLstudy/DIGEST/"></iframe><img src="URL">
+<form id=forged method=post action="URLstudy/DIGEST/approve" target=inner><input name=seen value="SEEN"></form>"""
+
+
+def test_a_rogue_page_in_the_same_browser_decides_and_reads_nothing(
+    page: Page, tmp_path: Path, release_study: Study
+) -> None:
+    """Even one that knows the whole address: it frames the page, sends a form, asks by script, and by a name of its own."""
+    folder = tmp_path / "site"
+    digest = site_of(folder, release_study).hex()
+    with deciding(folder) as visitor:
+        url = visitor.server.url
+        place, seen = f"{url}study/{digest}/approve", visitor.page(f"study/{digest}/").fields["seen"]
+        page.route(
+            "http://rogue.example/**",
+            lambda route: route.fulfill(
+                content_type="text/html", body=ROGUE.replace("URL", url).replace("DIGEST", digest).replace("SEEN", seen)
+            ),
+        )
+        page.goto("http://rogue.example/")
+        page.wait_for_load_state()
+        framed = page.frame(name="inner")
+        assert framed is not None
+        assert "Hearts and incomes" not in framed.content()  # X-Frame-Options: it is an error page of the browser
+        with page.expect_request(place) as sent:
+            page.evaluate("document.getElementById('forged').submit()")
+        answer = sent.value.response()
+        assert answer is None or answer.status == 403
+        asked = "async ([url, body]) => { try { return (await fetch(url, body)).ok } catch { return 'refused' } }"
+        for body in ({}, {"method": "POST", "body": f"seen={seen}", "headers": {"Content-Type": FORM}}):
+            assert page.evaluate(asked, [url if not body else place, body]) == "refused"
+        with opened(folder) as site:
+            assert site.state.study(bytes.fromhex(digest)).n_votes == 0
+
+
+def test_a_name_that_was_pointed_at_this_machine_opens_no_page(
+    playwright: Playwright, tmp_path: Path, release_study: Study
+) -> None:
+    site_of(tmp_path / "site", release_study)
+    arguments = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP rebound.example 127.0.0.1"]
+    browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
+    with contextlib.closing(browser), deciding(tmp_path / "site") as visitor:
+        page = browser.new_page()
+        answer = page.goto(visitor.server.url.replace("127.0.0.1", "rebound.example"))
+        assert answer is not None
+        assert (answer.status, "not known under that name" in page.content()) == (421, True)
 
 
 @contextlib.contextmanager

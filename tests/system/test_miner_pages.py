@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import html
 import json
+import re
 import shutil
 import ssl
 import urllib.error
@@ -30,6 +33,8 @@ from verticil.pki.register import revoke
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.identity.authority import issue, open_authority
 from verticil.shared.federation.identity.identity import Role
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.study.reading import read_study_text
 from verticil.shared.study.states import State
 
 folder, keys = daemon.folder, service.keys
@@ -227,6 +232,55 @@ async def test_a_published_study_has_its_files_with_digests_and_its_report(tmp_p
                 assert (await asyncio.to_thread(visitor.ask, root + path))[0] == 404
             assert (await ask(visitor, "study/" + "0" * 64 + "/", 404)).text
             assert State(federation.node.session.state(federation.node.session.record(digest))) is State.PUBLISHED
+
+
+async def test_texts_of_others_stay_texts_on_the_miner_s_pages(tmp_path: Path, keys: service.Keys) -> None:
+    markup = "<script>alert(1)</script>\u05d0\u05d7\u05e8 & {{ 7 * 7 }}"
+    federation = service.Federation(tmp_path, keys)
+    study = make_study()
+    variables = (dataclasses.replace(study.schema.variables[0], labels=(markup, "b", "c")), *study.schema.variables[1:])
+    study = dataclasses.replace(study, title=markup, purpose=markup, schema=Schema(variables=variables))
+    async with federation.node:
+        digest = (await federation.submit(study)).hex()
+        audit = MinerAudit(federation.directory)
+        source = NodeSource("miner", federation.node, audit, Exchange(_config(tmp_path), federation.node, audit=audit))
+        async with in_loop(source) as visitor:
+            pages = [await ask(visitor), await ask(visitor, f"study/{digest}/")]
+            assert [markup in page.text for page in pages] == [True, True]
+            assert all("script src" not in page.text and page.handlers == [] for page in pages)
+            assert all("<script>alert" not in page.html for page in pages)
+            assert all(f"<bdi>{html.escape(markup)}</bdi>" in page.html for page in pages)
+            shown = pages[1]
+            status, page = await asyncio.to_thread(
+                visitor.send, f"study/{digest}/end", {**shown.fields, "typed": "trial", "reason": markup}
+            )
+            assert (status, "<script>alert" in page.html) == (303, False)
+
+
+async def test_a_miner_that_stops_while_an_analyst_decides_loses_nothing_of_what_was_typed(own_folder: Path) -> None:
+    config = load_miner(own_folder / "miner.toml")
+    federation = own_folder / "federation.toml"
+    async with daemon.Daemon(config) as port:
+        federation.write_text(federation.read_text().replace("localhost:1", f"localhost:{port}"))
+        source = LineSource(federation, own_folder / "pki" / "anna.crt")
+        digest = (await source.submit(read_study_text(STUDY_TOML, own_folder))).hex()
+    with served(miner_server(source, ("127.0.0.1", 0))) as server:
+        anna = Visitor(server)
+        fields = (await ask(anna, "submit")).fields
+        other = STUDY_TOML.replace('id = "trial"', 'id = "second"')
+        status, page = await asyncio.to_thread(anna.send, "submit", {**fields, "study": other})
+        assert (status, "The miner did not answer" in page.text, 'id = "second"' in page.text) == (422, True, True)
+        status, page = await asyncio.to_thread(anna.send, f"study/{digest}/end", {**fields, "typed": "trial"})
+        assert (status, "The miner did not answer" in page.text) == (422, True), page.text
+        assert "UNREACHABLE" in (await ask(anna, "", 503)).text
+        async with daemon.Daemon(config) as port:
+            text = federation.read_text()
+            federation.write_text(re.sub(r"localhost:\d+", f"localhost:{port}", text))
+            for _ in range(2):  # the same forms again, and once more: nothing is done twice
+                status, page = await asyncio.to_thread(anna.send, f"study/{digest}/end", {**fields, "typed": "trial"})
+                assert (status, "withdrawn" in page.text) == (303, True), page.text
+                assert (await asyncio.to_thread(anna.send, "submit", {**fields, "study": other}))[0] == 303
+            assert [study.study_id for study in await source.studies()] == ["trial", "second"]
 
 
 def _config(directory: Path) -> object:

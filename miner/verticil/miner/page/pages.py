@@ -44,6 +44,7 @@ _STAGES: Final = (
     ("published", (State.PUBLISHED,)),
 )
 _REPORT: Final = "report.html"
+_UNANSWERED: Final = "The miner did not answer; the same form again does nothing twice"
 STUDY_BYTES: Final = 1 << 20
 """Of a study that is pasted into a form, as it is sent."""
 
@@ -129,6 +130,7 @@ class LogPage:
 class SubmitPage:
     """A form for a study; after a refusal with its text, and what is wrong with it."""
 
+    heading: str = "Submit a study"
     text: str = ""
     problem: str = ""
     hint: str = ""
@@ -245,7 +247,8 @@ class MinerPages:
                 raise Misuse("USAGE", message, hint="type the id as it stands above the form")
             await self._source.end(digest, form.get("reason", ""))
         except VerticilError as error:
-            return self._problem(request, error, heading="Nothing was ended", status=422, back="./")
+            heading = _refused(error, "Nothing was ended")
+            return self._problem(request, error, heading=heading, status=422, back="./")
         return RedirectResponse("./?done=end", 303)
 
     async def _submit(self, request: Request) -> Response:
@@ -253,7 +256,8 @@ class MinerPages:
         try:
             digest = await self._source.submit(read_study_text(text, Path()))
         except VerticilError as error:
-            page = SubmitPage(text=text, problem=f"{error.code}: {error.message}", hint=error.hint)
+            heading = _refused(error, "Nothing was submitted")
+            page = SubmitPage(heading=heading, text=text, problem=f"{error.code}: {error.message}", hint=error.hint)
             return self._shown(request, "submit", page, status=422)
         return RedirectResponse(f"./study/{digest.hex()}/", 303)
 
@@ -283,6 +287,11 @@ def miner_server(
     return PageServer(
         pages.routes, address, fingerprint=source.version, decides=True, form_bytes=STUDY_BYTES, login=login
     )
+
+
+def _refused(error: VerticilError, words: str) -> str:
+    """Return the heading over an error: `words`, unless the miner may have done it before the line broke."""
+    return _UNANSWERED if error.code in ("UNREACHABLE", "DEADLINE") else words
 
 
 def _digest(request: Request) -> bytes:
