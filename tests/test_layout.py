@@ -53,7 +53,7 @@ LAYERS = {
     "verticil.shared.study": 1,
     "verticil.shared.study.reading": 3,
     "verticil.shared.synthesis": 1,
-    "verticil.shared.synthesis.synthetic": 3,
+    "verticil.shared.synthesis.record_checks": 3,
     "verticil.shared.privacy": 1,
     "verticil.shared.release": 3,
     "verticil.shared.pages": 3,
@@ -77,7 +77,7 @@ LAYERS = {
     "verticil.party.operator.quorum_words": 1,
     "verticil.party.policy.comparison": 1,
     "verticil.party.limits.rules": 2,
-    "verticil.party.dataset.linkage": 2,
+    "verticil.party.dataset.pseudonyms": 2,
     "verticil.party.dataset.order_commitment": 2,
     "verticil.wire": 2,
     # edges: gRPC, files, databases, clocks, pages, commands
@@ -773,7 +773,7 @@ def test_no_pair_of_packages_below_a_room_imports_each_other(project: dict[str, 
             "def later():\n    from verticil.party.protocol.peer import study",
             "party.protocol.peer",
         ),
-        ("party.protocol", "if TYPE_CHECKING:\n    from verticil.party.protocol.between.network import Peers", ""),
+        ("party.protocol", "if TYPE_CHECKING:\n    from verticil.party.protocol.with_peers.network import Peers", ""),
     ):
         planted = {**project, f"verticil.{place}.planted": imports_of(source)}
         if back:

@@ -2,7 +2,7 @@
 
 Formulas become MathML, which browsers draw without a script or a font. Mermaid's pictures become SVG, by the layout of the
 reports. Examples that a page names stand on it. Links to other files outside of the pages become their paths, since the site
-ships without the sources. A picture that no page shows ends a strict build.
+ships without the sources. A picture that no page shows, and a measured figure without its bench, end a strict build.
 """
 
 from __future__ import annotations
@@ -44,15 +44,20 @@ _PRE: Final = re.compile(r"(<pre.*?</pre>|<script.*?</script>)", re.DOTALL)
 _SPACES: Final = re.compile(r"\s*\n\s*")
 _LETTER: Final = 8.2
 """Width of a letter in a picture, in drawing units."""
+_LEAST_WIDTH: Final = 600
+"""Of a picture in pixels: on a narrower screen it is scrolled, since its letters would be too small to read."""
 _EXAMPLE: Final = re.compile(r"^\[[^\]]+\]\((?:\.\./)+(examples/[\w/-]+\.(patch|py))\).*$", re.MULTILINE)
 """A line that begins with a link to an example: the site shows the example below it."""
 _LANGUAGES: Final = {"patch": "text", "py": "text"}
 _used: set[str] = set()
+_figures: Final = runpy.run_path(str(Path(__file__).with_name("figures.py")))["figures_without_bench"]
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Return a page with its pictures drawn and its links to sources as paths."""
     folder = posixpath.dirname(page.file.src_uri)
+    for line, text in _figures(markdown):
+        _LOG.warning("deploy/docs/%s:%d: a measured figure without its bench: %s", page.file.src_uri, line, text)
     page.meta["search"] = {
         "boost": next((boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)), 2.0)
     }
@@ -144,4 +149,5 @@ def draw_picture(text: str) -> str:
     opening = (
         f'<svg viewBox="0 0 {picture.width:.0f} {picture.height:.0f}" role="img" aria-label="{html.escape(words)}"'
     )
-    return f'{opening} style="max-width:100%">{tip}{"".join(lines)}</svg>\n'
+    size = f"width:{picture.width:.0f}px;max-width:100%;min-width:{min(picture.width, _LEAST_WIDTH):.0f}px"
+    return f'<div style="overflow-x:auto">{opening} style="{size}">{tip}{"".join(lines)}</svg></div>\n'

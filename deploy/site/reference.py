@@ -1,7 +1,7 @@
-"""Write the generated pages of deploy/docs: commands, keys, metrics and Python.
+"""Write the generated pages of deploy/docs: commands, keys, metrics, packages and Python.
 
 `python deploy/site/reference.py` writes them; a test compares them with what this program would write. Nothing is imported for
-the pages of metrics and Python: these are read from the sources.
+the pages of metrics, packages and Python: these are read from the sources.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import typer
-
-from verticil.cli.main import app
+from verticil.cli.manual import commands, parameters, plain_paragraphs
 from verticil.miner.config import ServiceLimits, Workers
 from verticil.shared.study import document
 
@@ -61,6 +59,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/metrics.md": metrics_page(),
         "reference/python-api.md": python_page(),
+        "developer/packages.md": packages_page(),
     }
 
 
@@ -109,16 +108,6 @@ def _toml(value: object) -> str:
 # ---- commands
 
 
-def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Iterate over the commands that run something, by their words."""
-    command = typer.main.get_command(app) if command is None else command
-    if hasattr(command, "commands"):
-        for name, inner in command.commands.items():
-            yield from commands(inner, (*path, name))
-    else:
-        yield path, command
-
-
 def commands_page() -> str:
     """Return the reference of all commands with their arguments and options."""
     lines = [
@@ -128,38 +117,17 @@ def commands_page() -> str:
     for path, command in commands():
         lines += [
             f"## `verticil {' '.join(path)}`\n",
-            _words(command.help) + "\n",
+            " ".join(plain_paragraphs(command.help)).replace("<", "&lt;") + "\n",
             "| argument or option | meaning |",
             "|---|---|",
         ]
-        lines += [
-            _parameter(item)
-            for item in command.params
-            if item.name not in {"form", "help"} and not getattr(item, "hidden", False)
-        ]
+        for names, value, words in parameters(command):
+            shown = ", ".join(f"`{name}`" for name in names) or "`" + value.strip("[]") + "`"
+            lines.append(f"| {shown} | {_cell(words).replace('<', '&lt;')} |")
         if lines[-1] == "|---|---|":
             del lines[-2:]
         lines += ["", f"Example: `{command.epilog.removeprefix('Example: ')}`\n"]
     return _tidy("\n".join(lines))
-
-
-def _parameter(item: Any) -> str:
-    names = (
-        ", ".join(f"`{name}`" for name in (*item.opts, *item.secondary_opts)) if item.opts[0].startswith("-") else ""
-    )
-    words = _words(getattr(item, "help", "") or "")
-    if item.required and names:
-        words = f"{words} Required."
-    elif names and item.default not in (None, False, (), []) and not callable(item.default):
-        default = getattr(item.default, "value", item.default)
-        words = f"{words} Default: `{default}`." if not isinstance(default, bool) else words
-    shown = names or f"`{(item.metavar or item.name.upper()).strip('[]')}`"
-    return f"| {shown} | {_cell(words)} |"
-
-
-def _words(text: str) -> str:
-    plain = re.sub(r"\[/?(?:bold|dim|code)\]|\\(?=\[)", "", inspect.cleandoc(text))
-    return " ".join(plain.split()).replace("<", "&lt;")
 
 
 # ---- metrics
@@ -218,6 +186,26 @@ def metrics_page() -> str:
     ]
     lines += ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {kind} | {labels} | {_cell(words)} |" for name, (kind, words, labels) in metrics().items()]
+    return _tidy("\n".join(lines))
+
+
+# ---- packages
+
+
+def packages_page() -> str:
+    """Return the list of all packages, from the first words of each."""
+    lines = [
+        f"{MARK}# Packages\n",
+        "Each package begins with these words. [Architecture](architecture.md) has the pictures of who imports whom.\n",
+    ]
+    for wing in (*_WINGS, "deploy/experiments"):
+        lines += [f"## {wing}\n", "| package | what is in it |", "|---|---|"]
+        for path in sorted((ROOT / wing / "verticil").rglob("__init__.py")):
+            name = path.parent.relative_to(ROOT / wing / "verticil").as_posix()
+            if words := ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))):
+                first = " ".join(words.split("\n\n")[0].split()).replace("``", "`")
+                lines.append(f"| `{name}` | {_cell(first)} |")
+        lines.append("")
     return _tidy("\n".join(lines))
 
 

@@ -23,7 +23,7 @@ from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.miner.learning.scoring.scores import pair_scores
 from verticil.shared.core.arrays import Codes
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 
 N_RECORDS = 1_000_000
 N_STATES = (8, 2, 5, 4, 7, 6, 9, 15, 7, 4, 4, 2, 16, 3, 5)  # as in Adult, two more

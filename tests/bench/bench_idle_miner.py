@@ -36,12 +36,12 @@ async def one_look(n_studies: int) -> float:
             catalogue.add_study(
                 digest, study_id=f"n{number}", proposal=proposal, submitter="lee", at="2026-11-22T00:00:00Z"
             )
-        await scheduler._look(scheduler.advance)
+        await scheduler._visit_all(scheduler.advance)
 
         def looks() -> None:
             for _ in range(LOOKS):
                 for digest in catalogue.unsettled():
-                    scheduler._step(digest)
+                    scheduler._update_state(digest)
 
         taken = cpu_seconds(looks) / LOOKS
         await federation.stop_miner()

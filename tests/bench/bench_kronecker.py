@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.mechanisms.transition import Transition, binary, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 
 N_RECORDS = 30_000

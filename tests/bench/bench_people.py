@@ -8,7 +8,7 @@ from pathlib import Path
 
 from figure import Figure, cpu_seconds
 
-from verticil.party.dataset.person_keys import PeopleOfTable, PersonMacs, TableKeys
+from verticil.party.dataset.local_person_keys import PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.people.sketches import Sketches
 from verticil.party.storage.database import Database
 

@@ -49,7 +49,7 @@ from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
 from verticil.shared.numerics.joint.noise import noised as with_noise

@@ -37,8 +37,8 @@ from pyarrow import csv, parquet
 
 from support.ports import free_port
 from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.simulation.children import Children
 from verticil.simulation.federations import adult
-from verticil.simulation.processes import Children
 from verticil.simulation.provision import DEMO_LIMITS, Site, provision
 
 NOISE, OTHERS = 0.1, 0.02

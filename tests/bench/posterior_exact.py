@@ -3,11 +3,11 @@
 Cells: three and four columns of 2, 3 and (three columns only) 5 categories; seven structures; 2,000, 5,000 and 50,000 people;
 epsilon 1, 1.5, 2, 3 of every column, and columns as they are; both scores. Each is what `search_columns` gives for a study.
 
-The reference is the sum over all graphs where columns are as they are, else importance sampling, and where its halves differ by
-more than .004 or its weights have a long tail, annealing with more work than the product's (three columns) or data augmentation,
-if that has settled better (tests/support/released_posterior.py). Of four columns a tenth of the draws comes first, all of them
-only where data augmentation has not settled. Where halves still differ by more than .02, the cell has no reference and is not
-judged.
+The reference is the sum over all graphs where columns are as they are, else importance sampling, first with a tenth of the draws.
+Where its halves differ by more than .01 or its weights have a long tail, the next method is asked, if that has settled better:
+of three columns all the draws, and annealing with more work than the product's; of four columns data augmentation, then all the
+draws (tests/support/released_posterior.py). Where halves still differ by more than .02, the cell has no reference and is not
+judged. What halves differ by is added to each bound.
 
 Every cell is a line of ``--file``, posterior_exact.jsonl beside this file; a run goes on where the one before ended. ``--seed``
 orders the cells, so that a part of them is a sample of all. Ends with 1 where a bound is missed.
@@ -34,8 +34,10 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
 from verticil.shared.study.document import PosteriorRule, ReleaseRule
 
-MOST, MEAN, LINK, SETTLED, SURE = 0.06, 0.03, 0.05, 0.02, 0.004
+MOST, MEAN, LINK, SETTLED, SURE = 0.06, 0.03, 0.05, 0.02, 0.01
 EFFECT = 1.0
+Method = tuple[str, Callable[[], tuple[Floats, float]]]
+"""A method's name, and what gives the reference and how far its halves differ."""
 STRUCTURES = ("chain", "fork", "collider", "dependent", "xor", "independent", "full")
 
 
@@ -117,18 +119,18 @@ def referenced(
     counts: Floats, channels: Sequence[Floats], score: str, draws: int, sweeps: int
 ) -> tuple[Floats, float, str]:
     """The reference of randomized columns, how far its halves differ, and its method: of those that were needed the surest."""
-    tries: list[tuple[str, Callable[[], tuple[Floats, float]]]]
-    if counts.ndim == 3:
-        tries = [
-            ("importance", lambda: by_importance(counts, channels, score, draws=draws, seed=1, by_tails=True)),
-            ("annealing", lambda: by_annealing(counts, channels, score, seed=1)),
-        ]
-    else:  # all graphs by all draws are dear: augmentation is asked in between
-        tries = [
-            ("importance", lambda: by_importance(counts, channels, score, draws=draws // 10, seed=2, by_tails=True)),
-            ("augmentation", lambda: by_augmentation(counts, channels, score, sweeps=sweeps, seed=1, enough=SURE)),
-            ("importance", lambda: by_importance(counts, channels, score, draws=draws, seed=1, by_tails=True)),
-        ]
+    few: Method = (
+        "importance",
+        lambda: by_importance(counts, channels, score, draws=max(draws // 10, 2000), seed=2, by_tails=True),
+    )
+    many: Method = "importance", lambda: by_importance(counts, channels, score, draws=draws, seed=1, by_tails=True)
+    chains: Method = (
+        "augmentation",
+        lambda: by_augmentation(counts, channels, score, sweeps=sweeps, seed=1, enough=SURE),
+    )
+    anneals: Method = "annealing", lambda: by_annealing(counts, channels, score, seed=1, enough=SURE)
+    # Three columns: where importance sampling fails, chains seldom leave a graph. Four: all graphs by all draws are dear.
+    tries = [few, many, anneals] if counts.ndim == 3 else [few, chains, many]
     best: tuple[Floats, float, str] | None = None
     for way, attempt in tries:
         if way == "augmentation" and not sweeps:

@@ -25,7 +25,7 @@ from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.posterior import kernels
 from verticil.shared.numerics.posterior.chains import Chains, reversed_graph
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets

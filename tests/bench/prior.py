@@ -51,8 +51,8 @@ from verticil.miner.learning.selection import SelectedStructure, search_columns
 from verticil.miner.learning.structure import Search, search_problem
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation import parent_smoothing as smaller_families
-from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.estimators import em_estimate, em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 from verticil.shared.numerics.model.graph import Dag
 
 NETWORKS = ("survey", "sachs", "child", "insurance", "alarm")

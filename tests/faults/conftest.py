@@ -30,7 +30,7 @@ from verticil.shared.release.download import fetch_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.simulation.analyst import follow_study
-from verticil.simulation.processes import Children
+from verticil.simulation.children import Children
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copy_federation, csv_site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2
 

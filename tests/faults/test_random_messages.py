@@ -35,10 +35,10 @@ from hypothesis import strategies as st
 from support import PATIENCE_SECONDS
 from support.sameness import charged, differences, essence
 from verticil.party.config import load_party
-from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.randomization import Spool
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
 from verticil.party.site import Site
 from verticil.shared.core.errors import CODES, PeerFault, VerticilError
 from verticil.shared.documents.config import load_federation

@@ -20,7 +20,7 @@ from support import publishing as deciding
 from support import rogue_miner as nodes
 from verticil.miner.learning import publication
 from verticil.miner.scheduler import scheduler
-from verticil.party.protocol.coordinated import upload
+from verticil.party.protocol.with_miner import upload
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.documents.record import canonical_json

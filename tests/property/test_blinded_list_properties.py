@@ -11,7 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from verticil.party.dataset.blinding import TOKEN_BYTES
-from verticil.party.protocol.between.blinded_lists import POSITION_BYTES, check_steps, list_problem, positions_problem
+from verticil.party.protocol.with_peers.blinded_lists import (
+    POSITION_BYTES,
+    check_steps,
+    list_problem,
+    positions_problem,
+)
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.alignment.statements import check_statement
 from verticil.wire.v1 import common_pb2, peer_pb2

@@ -13,8 +13,8 @@ from verticil.experiments.accuracy import family_covariance_blocks
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import SCALE, Transition, identity, quantize
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 
 MAX_CELLS = 512

@@ -319,7 +319,7 @@ def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_pat
             await no_island_file_counts(ferry, await ferry.exported())
             taken = await ferry.desk.import_bundle(ferry.files[-1])
             assert (taken.bundle, taken.skipped, taken.refused) == (3, (1, 2), ())
-            with pytest.raises(GateFailed, match=r"bundle 2 of party 'island'.*bundle 3 was imported before"):
+            with pytest.raises(GateFailed, match=r"bundle 2 of party 'island'.*has imported bundle 3, which is newer"):
                 await ferry.desk.import_bundle(first)
             assert (await ferry.desk.import_bundle(ferry.files[-1])).repeated is True
             await ferry.until(digest, lambda record, state: state is State.ALIGNING)

@@ -40,11 +40,11 @@ async def test_a_look_at_many_open_studies_reads_each_once(
         return read(digest)
 
     for digest in catalogue.unsettled():
-        scheduler._step(digest)
+        scheduler._update_state(digest)
     monkeypatch.setattr("verticil.miner.rules.session.canonical.from_bytes", decoding)
     monkeypatch.setattr(catalogue, "study", reading)
     for digest in catalogue.unsettled():
-        scheduler._step(digest)
+        scheduler._update_state(digest)
     assert (done.count("decode"), done.count("read")) == (0, N_STUDIES)
 
 

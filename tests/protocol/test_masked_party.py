@@ -35,9 +35,9 @@ from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.operator import backup, reports
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.between import context
 from verticil.party.protocol.masked.round_charge import PARTIES, ROWS
 from verticil.party.protocol.masked.rounds import OpenRound, Rounds
+from verticil.party.protocol.with_peers import context
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret

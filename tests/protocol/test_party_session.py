@@ -55,11 +55,11 @@ from verticil.party.operator.approvers import add_approver
 from verticil.party.operator.check import check
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.operator.view_model import Spent
-from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.retry import Backoff
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
 from verticil.party.site import Site
 from verticil.party.storage.secret import SiteSecret
 from verticil.pki.register import revoke, sign_request

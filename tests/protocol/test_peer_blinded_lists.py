@@ -23,10 +23,10 @@ from support import peer_session as session
 from verticil.party.dataset import blinding
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey, tokens_of
 from verticil.party.operator import reports
-from verticil.party.protocol.between import blinded_lists
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.pseudonym_lists import accepted_rows
-from verticil.party.protocol.between.publication import release_folder
+from verticil.party.protocol.with_peers import blinded_lists
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.pseudonym_lists import accepted_rows
+from verticil.party.protocol.with_peers.publication import release_folder
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body
 from verticil.shared.federation.identity.identity import Identity, Role

@@ -32,12 +32,12 @@ from verticil.party.operator import commands, peer_commands, reports
 from verticil.party.operator.view_model import Confirmation
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.rule_approval import ruling
-from verticil.party.protocol.between import context
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.publication import release_folder
 from verticil.party.protocol.node.confirmations import collect_confirmations
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.peer.study import PeerStudy
+from verticil.party.protocol.with_peers import context
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.publication import release_folder
 from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState

@@ -8,7 +8,7 @@ import pytest
 
 from support import peer_session as session
 from verticil.party.operator import commands
-from verticil.party.protocol.between.artifact_store import Kind
+from verticil.party.protocol.with_peers.artifact_store import Kind
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.numerics.model import artifact

@@ -313,7 +313,7 @@ def released(federation: Federation, digest: bytes, name: str) -> dict[str, list
     """What the miner has of each of a party's variables, by person: the randomized codes in the order of the site's tags."""
     import numpy as np
 
-    from verticil.party.dataset.linkage import common_from_bitmap
+    from verticil.party.dataset.pseudonyms import common_from_bitmap
     from verticil.shared.storage.sorting import ascending
 
     with Site.open(federation.config(name)) as site:

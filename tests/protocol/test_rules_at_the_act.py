@@ -28,11 +28,11 @@ from support.stepping import REVIEWED, Alone, Done, Seen, Stepped
 from verticil.party.limits.limits import Policy
 from verticil.party.limits.masked import MaskedPolicy
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.coordinated import review
 from verticil.party.protocol.masked.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
 from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
+from verticil.party.protocol.with_miner import countersigning
 from verticil.party.site import Site
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.privacy.accounts import NOTHING
@@ -133,7 +133,7 @@ def _use_linkages(folder: Path, digest: bytes) -> None:
         for number in range(
             site.config.policy.masked.linkages
         ):  # as of a ledger that was mended: the approval keeps a place
-            site.ledger.put_back(
+            site.ledger.write_row(
                 release,
                 version_tag=b"",
                 charge=NOTHING,
@@ -386,7 +386,9 @@ async def _acted(alone: Alone, act: str, meanwhile: Callable[[], None] | None) -
         try:
             party.site.voting.require_approver(alone.record, OFFICER, key)
             compare = party_protocol(alone.record.task.proposal_study).compare
-            review.countersign(party.site, alone.record, party.node.signing_key, OFFICER, alone.tick(), compare=compare)
+            countersigning.countersign(
+                party.site, alone.record, party.node.signing_key, OFFICER, alone.tick(), compare=compare
+            )
         except (VerticilError, StoppedError) as error:
             alone.errors.append(getattr(error, "code", ""))
         alone.done.append(alone.look())

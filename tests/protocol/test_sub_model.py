@@ -460,7 +460,7 @@ def test_feature_32_a_miner_that_dies_at_the_decision_decides_once(federation, m
             raise DiedError
 
     with durable.watch_steps(dies), pytest.raises(DiedError):
-        federation.node.scheduler._step(digest)
+        federation.node.scheduler._update_state(digest)
     federation.node.close()
     federation.node = federation.make()
     decided = record(federation, digest)
@@ -479,7 +479,7 @@ def test_feature_32_a_miner_that_dies_at_the_decision_decides_once(federation, m
         assert canonical.from_bytes(record(federation, digest).effective).parties == study.parties
     else:
         federation.clock.now = LATE + dt.timedelta(minutes=1)
-        federation.node.scheduler._step(digest)
+        federation.node.scheduler._update_state(digest)
         again = record(federation, digest)
         assert (again.sub_model, again.effective) == (decided.sub_model, decided.effective)
         assert again.failure is None

@@ -15,8 +15,8 @@ from scipy.stats import binom
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import binary, quantize, symmetric
 from verticil.shared.numerics.estimation.contingency import family_counts
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.independence import dependence_p_value, independence_p_value
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 
 RUNS, N = 800, 3000
 TERNARY = quantize(symmetric(3, epsilon=1.0))

@@ -14,8 +14,8 @@ import pytest
 from verticil.experiments.published import FIGURE_2, table_1_design
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import as_design
 from verticil.shared.numerics.estimation.estimators import clip_projection
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 
 N = 20_000

@@ -6,9 +6,9 @@ from scipy.stats import binom
 
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation import axes
-from verticil.shared.numerics.estimation.design import as_design
 from verticil.shared.numerics.estimation.independence import independence_p_value
 from verticil.shared.numerics.estimation.information import links, pair_information, plug_in_information
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 
 REPLICATES = 2000
 DRAWS = 50

@@ -23,8 +23,8 @@ from verticil.shared.numerics.model.elimination import TooWideError, condition, 
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.synthesis.marginals import model_shares
+from verticil.shared.synthesis.record_checks import FALSE_ALARMS, unlikely_family
 from verticil.shared.synthesis.synthesis import sample_codes
-from verticil.shared.synthesis.synthetic import FALSE_ALARMS, unlikely_family
 
 STATES = (2, 3, 3, 2, 4)
 TREE = ((), (0,), (0,), (1,), (3,))

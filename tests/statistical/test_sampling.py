@@ -8,7 +8,7 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.vocabulary import SAMPLING
-from verticil.shared.synthesis.sampling_plan import assign_by_rank_plain, category_boundaries, record_keys
+from verticil.shared.synthesis.category_draws import assign_by_rank_plain, category_boundaries, record_keys
 from verticil.shared.synthesis.synthesis import sample_codes
 
 N = 50_000

@@ -23,8 +23,8 @@ from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.vocabulary import SAMPLING
 from verticil.shared.synthesis import synthesis
+from verticil.shared.synthesis.record_checks import FALSE_ALARMS, unlikely_family
 from verticil.shared.synthesis.synthesis import CHUNK, RulesTooWideError, sample_chunks, sample_codes
-from verticil.shared.synthesis.synthetic import FALSE_ALARMS, unlikely_family
 
 FALSE_ALARM = 1e-6
 PARENTS = ((), (0,), (0, 1), (2,), (1, 3), (4,), (3, 5))

@@ -15,7 +15,7 @@ from scipy import stats
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.contingency import family_table
-from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 
 FALSE_ALARM = 1e-6

@@ -20,7 +20,7 @@ from verticil.party.dataset.subsets import select
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.contingency import family_counts
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 
 FALSE_ALARM = 1e-6
 RUNS = 400

@@ -42,7 +42,7 @@ from verticil.shared.numerics.knowledge import turtle
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.formats.posterior import read_networks
 from verticil.shared.release.verification import verify_release_with
-from verticil.shared.synthesis.synthetic import read_records
+from verticil.shared.synthesis.record_checks import read_records
 
 MIB: Final = 1 << 20
 HUGE: Final = 1 << 30

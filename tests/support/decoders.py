@@ -26,11 +26,11 @@ from verticil.miner.config import load_miner
 from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.config import load_party
 from verticil.party.dataset.keyfile import read_key
-from verticil.party.dataset.linkage import common_from_bitmap
+from verticil.party.dataset.pseudonyms import common_from_bitmap
 from verticil.party.operator import sealed_file
 from verticil.party.operator.limits import publish, read_limits
 from verticil.party.operator.sealed_file import read_head
-from verticil.party.policy.approval import content_of
+from verticil.party.policy.approval_checks import content_of
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import FILE_NAME as SECRET_NAME
@@ -96,7 +96,7 @@ from verticil.shared.study.document import LeftOut
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.structure_document import parse_structure, structure_body
 from verticil.shared.study.sub_model import SubModel, parse_sub_model
-from verticil.shared.synthesis.synthetic import read_records
+from verticil.shared.synthesis.record_checks import read_records
 from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
@@ -340,8 +340,8 @@ def make_decoders(
         "shared.release.statement.parse_statement": Decoder(
             lambda data: parse_statement(data, peers), statement_body(case.statement("clinic"), peers)
         ),
-        "shared.synthesis.synthetic.read_records": records("synthetic.csv"),
-        "shared.synthesis.synthetic.read_records of Parquet": records("synthetic.parquet"),
+        "shared.synthesis.record_checks.read_records": records("synthetic.csv"),
+        "shared.synthesis.record_checks.read_records of Parquet": records("synthetic.parquet"),
         "shared.release.verification.verify_release": verified("manifest.json"),
         "shared.release.verification.verify_release of the signature": verified("manifest.sig"),
         "shared.study.approval.parse_approval": Decoder(parse_approval, approval),
@@ -466,8 +466,8 @@ def make_decoders(
         ),
         "shared.release.signatures.read_countersignature": Decoder(read_countersignature, countersignature),
         "shared.federation.audit.entries": Decoder(lambda data: list(entries(data)), audit),
-        "party.policy.approval.content_of": Decoder(content_of, approval),
-        "party.dataset.linkage.common_from_bitmap": Decoder(
+        "party.policy.approval_checks.content_of": Decoder(content_of, approval),
+        "party.dataset.pseudonyms.common_from_bitmap": Decoder(
             lambda data: common_from_bitmap(listed, data, expected_sha256=sha256_of_common, n_common=32, minimum=1),
             bitmap,
         ),
@@ -541,8 +541,8 @@ NAMES = (
     "shared.release.formats.model_json.read_joint of records",
     "shared.release.formats.posterior.read",
     "shared.release.statement.parse_statement",
-    "shared.synthesis.synthetic.read_records",
-    "shared.synthesis.synthetic.read_records of Parquet",
+    "shared.synthesis.record_checks.read_records",
+    "shared.synthesis.record_checks.read_records of Parquet",
     "shared.release.verification.verify_release",
     "shared.release.verification.verify_release of the signature",
     "shared.study.approval.parse_approval",
@@ -582,8 +582,8 @@ NAMES = (
     "party.policy.decision_store.ApproverKey.load",
     "shared.release.signatures.read_countersignature",
     "shared.federation.audit.entries",
-    "party.policy.approval.content_of",
-    "party.dataset.linkage.common_from_bitmap",
+    "party.policy.approval_checks.content_of",
+    "party.dataset.pseudonyms.common_from_bitmap",
 )
 
 

@@ -27,9 +27,9 @@ from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
 from verticil.simulation.analyst import CarriedOut, carry_out, connect_to_miner
+from verticil.simulation.children import Children
 from verticil.simulation.peers import standing
 from verticil.simulation.processes import (
-    Children,
     DemoResult,
     Step,
     demo_result,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.blinding import seed_macs
-from verticil.party.dataset.linkage import pseudonym_macs
 from verticil.party.dataset.macs import Macs, PackedIds
 from verticil.party.dataset.perturb import record_tags
+from verticil.party.dataset.pseudonyms import pseudonym_macs
 from verticil.shared.storage.sorting import ascending
 
 Listed = tuple[NDArray[np.uint8], NDArray[np.intp]]

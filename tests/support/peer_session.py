@@ -16,15 +16,15 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator import peer_commands
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_rows import LedgerRow
-from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.between.context import PeerContext
-from verticil.party.protocol.between.network import Peers
-from verticil.party.protocol.between.publication import release_folder
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.engine import Outcome
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.protocol.randomization import Spool
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
+from verticil.party.protocol.with_peers.context import PeerContext
+from verticil.party.protocol.with_peers.network import Peers
+from verticil.party.protocol.with_peers.publication import release_folder
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord

@@ -31,7 +31,6 @@ Parents = tuple[int, ...]
 _SCALES, _SHARES = (1.0, 0.5, 0.15), (0.5, 0.3, 0.2)
 _BATCH = 4000
 LONG_TAIL = 0.7
-_SURE = 0.004  # difference of two efforts from which on there is no third
 _COUNTS = 0.01  # probability of a graph from which on its weights are looked at
 
 
@@ -119,8 +118,13 @@ def tail_of(log_weights: Floats) -> float:
     return float((n * np.log1p(-float(share @ rates) * above).mean() + 5) / (n + 10))
 
 
-def by_annealing(released: Floats, channels: Sequence[Floats], score: str, *, seed: int) -> tuple[Floats, float]:
-    """The same by annealing with two chains, at two efforts; what it says of itself is the most that either pair differs by."""
+def by_annealing(
+    released: Floats, channels: Sequence[Floats], score: str, *, seed: int, enough: float = 0.004
+) -> tuple[Floats, float]:
+    """The same by annealing with two chains, at two efforts; what it says of itself is the most that either pair differs by.
+
+    There is no third effort where two differ by no more than `enough`.
+    """
     every, true = graphs(released.ndim), corrected(released, channels)
     left = [_left(true, v, channel) for v, channel in enumerate(channels)]
     names = [equivalence(graph) if score == "bdeu" else graph for graph in every]
@@ -141,7 +145,7 @@ def by_annealing(released: Floats, channels: Sequence[Floats], score: str, *, se
         )
         if level > 0:
             apart = 0.5 * float(max(np.abs(first - second).sum(), np.abs(whole - last).sum()))
-            if apart <= _SURE:
+            if apart <= enough:
                 break
         best = max(value[1].mean() for value in found.values())
         waiting = {

@@ -29,9 +29,6 @@ from verticil.miner.service.node import MinerNode
 from verticil.party.config import load_party
 from verticil.party.operator import peer_commands
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.between.context import PeerContext
-from verticil.party.protocol.between.network import Peers
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.engine import Meaning, Outcome, StudyRun, meaning_of
 from verticil.party.protocol.masked.rounds import folder_of
@@ -39,6 +36,9 @@ from verticil.party.protocol.node.registry import rounds_of_protocols, study_of_
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.node.task_ingest import read_proposal, remember
 from verticil.party.protocol.randomization import Spool
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
+from verticil.party.protocol.with_peers.context import PeerContext
+from verticil.party.protocol.with_peers.network import Peers
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, VerticilError

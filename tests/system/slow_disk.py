@@ -24,7 +24,7 @@ from typing import Any
 
 from verticil.miner.service.transfer import receive
 from verticil.miner.storage.store import append_durably
-from verticil.party.protocol.coordinated.upload import send_artifact
+from verticil.party.protocol.with_miner.upload import send_artifact
 from verticil.shared.documents.config import load_federation
 from verticil.shared.federation.identity.identity import Identity
 from verticil.shared.federation.identity.pki import load_credentials

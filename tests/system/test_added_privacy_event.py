@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import ColumnDraw
@@ -19,8 +20,7 @@ from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.operator.reports import ledger_of
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.errors import GateFailed, Refusal
 from verticil.shared.documents.json_document import Json
 from verticil.shared.mechanisms.transition import quantize, symmetric
@@ -32,7 +32,6 @@ from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.states import State
 from verticil.simulation import simulate
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -76,15 +75,8 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(
-        party_toml("max_delta_lifetime = 2e-7\n", per_study=3.0, lifetime=4.0, recipients=("miner", "registry"))
-    )
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = (f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(150))
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    party = party_toml("max_delta_lifetime = 2e-7\n", per_study=3.0, lifetime=4.0, recipients=("miner", "registry"))
+    write_site(tmp_path, party, people=150)
     return tmp_path
 
 
@@ -99,13 +91,9 @@ def counted(study: Study, name: str = "counted", epsilon: float = 1.0) -> Study:
 
 
 def offered(site: Site, study: Study) -> bytes:
-    digest, proposal = canonical.digest(study), canonical.to_bytes(study)
+    digest = canonical.digest(study)
     site.state.remember(
-        Task(
-            digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=proposal, effective=proposal,
-            effective_digest=digest, approved=False, pseudonyms_complete=False, alignment_confirmed=False,
-            units_received=(), failure="",
-        ),
+        task_of(study, effective=True),
         study.id,
         NOW,
     )  # fmt: skip

@@ -25,17 +25,18 @@ from typing import Any
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.site_folder import task_of
 from verticil.miner.config import load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import compounds_of, read_holding
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.policy.rule_approval import approve_by_rule
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
-from verticil.party.storage.studies import PartyState, Task
+from verticil.party.storage.studies import PartyState
 from verticil.shared.core.errors import DataFault
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
@@ -394,7 +395,7 @@ def old_check(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DataFault("DATA_ID_DUPLICATE", "too few")
         return holding
 
-    monkeypatch.setattr(approval, "read_holding", fits)
+    monkeypatch.setattr(approval_checks, "read_holding", fits)
 
 
 def approved(found: Transcript) -> set[str]:
@@ -475,11 +476,7 @@ def cpu_seconds(folder: Path, number: int, study: Study) -> float:
     with Site.open(load_party(folder / "party.toml")) as opened:
         fresh = named(study, f"study-{number}")
         digest = canonical.digest(fresh)
-        task = Task(
-            digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(fresh), effective=b"",
-            effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(),
-            failure="",
-        )  # fmt: skip
+        task = task_of(fresh)
         opened.state.remember(task, fresh.id, utc_now())
         record = opened.state.study(digest)
         before = time.thread_time()
@@ -534,7 +531,7 @@ def test_a_review_that_looks_longer_at_one_person_is_noticed(
             pass
         return read_holding(config, study, **rest)
 
-    monkeypatch.setattr(approval, "read_holding", slower)
+    monkeypatch.setattr(approval_checks, "read_holding", slower)
     assert alarm(differences(sites, study))
 
 

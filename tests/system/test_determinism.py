@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support.linking import pseudonyms
-from verticil.party.dataset.linkage import linkage_context
+from verticil.party.dataset.pseudonyms import linkage_context
 from verticil.shared.numerics.model.artifact import unpack
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study

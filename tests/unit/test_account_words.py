@@ -15,10 +15,11 @@ from types import SimpleNamespace
 import pytest
 
 from support.documents import FEDERATION, party_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import Column, ColumnDraw
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.party.operator import limits
 from verticil.party.operator.check import check
 from verticil.party.operator.commands import init_party, status
@@ -27,9 +28,8 @@ from verticil.party.operator.page import page_model as view
 from verticil.party.operator.page.pages import TEMPLATES
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger
-from verticil.party.site import Site, init_state
+from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME
-from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.privacy import events
@@ -38,7 +38,6 @@ from verticil.shared.privacy.accounts import PUBLIC, Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts, PlannedEvent, PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
 SAME = (
@@ -74,12 +73,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Published:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(120)]
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, people=120)
     configured(tmp_path)
     return tmp_path
 
@@ -91,10 +85,7 @@ def configured(folder: Path, lines: str = "", **limits: float) -> PartyConfig:
 
 def offer(folder: Path, study: Study) -> str:
     digest = canonical.digest(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
-        effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
-    )  # fmt: skip
+    task = task_of(study)
     with Site.open(load_party(folder / "party.toml")) as site:
         site.state.remember(task, study.id, NOW)
     return digest.hex()
@@ -228,7 +219,9 @@ def test_what_is_drawn_for_everybody_is_refused_without_a_limit_and_above_it_whe
     wide = {"per_column": 30.0, "per_study": 30.0, "lifetime": 40.0}
     configured(folder, **wide)
     digest = offer(folder, release_study)
-    missing = "something is drawn for everybody, by what is published, and party.toml states no limit for this account"
+    missing = (
+        "the study draws something for everybody, by what is published, and party.toml states no limit for this account"
+    )
     cost = together([RandomizedColumn(epsilon=2.0), RandomizedColumn(epsilon=math.log(7.5)), drawn])
     beyond = (
         f"epsilon {cost.epsilon:.4g} of this party's people for everybody, by what is published, expected at most 4.25"
@@ -309,15 +302,15 @@ def test_limits_of_everybody_are_published_and_held_against_a_study(
     assert said_of["accounts"] == {}
     assert policy.public is None
     columns = {name: Column(dataset="people", source=name) for name in ("age", "smoker")}
-    found = [item.message for item in objections(policy, release_study, "clinic", columns)]
+    found = [item.message for item in find_objections(policy, release_study, "clinic", columns)]
     assert any("party.toml states no limit for this account" in text for text in found)
-    assert "accounts not stated: what is drawn for everybody is refused" in said(folder, capsys, "limits")
+    assert "accounts no limit is set, so that what is drawn for everybody is refused" in said(folder, capsys, "limits")
     said_of, policy = published(STATED.replace("5.0", "4.25"))
     assert said_of["accounts"] == {"public": {"epsilon": 4.25, "delta": 1e-6}}
     assert not [name for name in said_of if "lifetime" in name]
     assert policy.public is not None
     assert policy.public.study == Cost(epsilon=4.25, delta=1e-6)
-    found = [item.message for item in objections(policy, release_study, "clinic", columns)]
+    found = [item.message for item in find_objections(policy, release_study, "clinic", columns)]
     assert any("for everybody, by what is published, expected at most 4.25" in text for text in found)
 
 

@@ -14,12 +14,13 @@ from typing import Any, cast
 import pytest
 
 from support.documents import FEDERATION, party_toml
+from support.site_folder import write_site
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column, ColumnDraw
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.ledger import Ledger
-from verticil.party.site import Site, init_state
+from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME, Database
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse, Refusal
 from verticil.shared.documents.json_document import JsonNode
@@ -184,7 +185,7 @@ def test_a_limit_that_is_missing_is_refused_and_one_that_is_stated_is_held(
     def said(policy: Policy) -> list[str]:
         return [
             f"{item.message} ({item.hint})"
-            for item in objections(policy, release_study, "clinic", columns)
+            for item in find_objections(policy, release_study, "clinic", columns)
             if "account" in item.message or "for everybody" in item.message or "dealer" in item.message
         ]
 
@@ -266,11 +267,7 @@ def test_limits_are_read_and_a_delta_that_is_not_stated_is_none(tmp_path: Path) 
 def test_a_row_that_is_not_what_its_event_costs_is_found_before_anything_is_charged(
     change: str, what: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(party_toml())
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, party_toml())
     config = load_party(tmp_path / "party.toml")
     with Site.open(config) as site:
         charge(site.ledger, config.policy, dataclasses.replace(TABLES, reader="columns"))

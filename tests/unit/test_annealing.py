@@ -10,7 +10,7 @@ import pytest
 from support.released_posterior import by_augmentation, by_importance, graphs
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.posterior.annealed import AnnealedGraphs, AnnealedState, can_be_annealed
 from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal

@@ -14,24 +14,23 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import task_of, write_site
 from support.walk import returns, stays
 from verticil.cli.main import main
 from verticil.party.audit.log import Event
 from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.operator.approvers import add_approver, remove_approver
-from verticil.party.policy import approval
-from verticil.party.policy.approval import Review
+from verticil.party.policy import approval_checks
+from verticil.party.policy.approval_checks import Review
 from verticil.party.policy.decision_store import ApproverKey, DecisionStore, Vote, check_vote
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import StudyRecord, Task
+from verticil.party.site import Site
+from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import DataFault, Misuse, Refusal, VerticilError
 from verticil.shared.documents.record import encode
-from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 PARTY = party_toml("approvers_needed = {needed}\n")
@@ -40,19 +39,9 @@ PARTY = party_toml("approvers_needed = {needed}\n")
 @pytest.fixture
 def folder(tmp_path: Path, release_study) -> Path:
     """A site with a study that waits; nobody is named yet."""
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY.format(needed=2))
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(150)]
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, PARTY.format(needed=2), people=150)
     with Site.open(load_party(tmp_path / "party.toml")) as site:
-        task = Task(
-            digest=canonical.digest(release_study), version=1, state=int(State.AWAITING_APPROVAL),
-            proposal=canonical.to_bytes(release_study), effective=b"", effective_digest=b"", approved=False,
-            pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
-        )  # fmt: skip
+        task = task_of(release_study)
         site.state.remember(task, release_study.id, NOW)
     return tmp_path
 
@@ -270,7 +259,7 @@ def test_a_detour_of_an_approval_shows(folder, monkeypatch, release_study):
     whole = DecisionStore.vote
 
     def detour(store, digest, *rest):
-        approval.check_expiry(release_study, NOW.date())
+        approval_checks.check_expiry(release_study, NOW.date())
         return whole(store, digest, *rest)
 
     monkeypatch.setattr(DecisionStore, "vote", detour)

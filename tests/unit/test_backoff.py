@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.numerics.estimation.suppression import pooled_rows, pooled_shares
 

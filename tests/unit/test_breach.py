@@ -12,22 +12,21 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from support.documents import FEDERATION, party_toml, study_toml
+from support.documents import party_toml, study_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
-from verticil.party.limits.limits import objections
+from verticil.party.limits.limits import find_objections
 from verticil.party.operator import commands
-from verticil.party.policy import approval
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.policy import approval_checks
+from verticil.party.site import Site
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.mechanisms.privacy import Breach, gamma
 from verticil.shared.mechanisms.transition import blocks, quantize, symmetric, two_level
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part, parse_approval
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.states import State
 from verticil.shared.study.unit import TwoLevel
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -159,13 +158,7 @@ def test_study_check_shows_the_rule_and_both_levels(tmp_path, capsys):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(150)]
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, PARTY, people=150)
     return tmp_path
 
 
@@ -175,19 +168,7 @@ def with_rule(folder: Path, rule: str, *, more: str = ""):
 
 
 def remember(site: Site, study) -> None:
-    task = Task(
-        digest=canonical.digest(study),
-        version=1,
-        state=int(State.AWAITING_APPROVAL),
-        proposal=canonical.to_bytes(study),
-        effective=b"",
-        effective_digest=b"",
-        approved=False,
-        pseudonyms_complete=False,
-        alignment_confirmed=False,
-        units_received=(),
-        failure="",
-    )
+    task = task_of(study)
     site.state.remember(task, study.id, NOW)
 
 
@@ -233,7 +214,7 @@ def test_a_policy_that_became_stricter_refuses_what_was_approved(folder, release
         given = parse_approval(site.state.find("heart").approval)
     config = with_rule(folder, "{ prior = 0.1, posterior = 0.4 }")
     with pytest.raises(Refusal) as caught:
-        approval.check_binding(config, release_study, given, canonical.digest(release_study), NOW.date())
+        approval_checks.check_binding(config, release_study, given, canonical.digest(release_study), NOW.date())
     assert caught.value.code == "POLICY_REFUSED"
 
 
@@ -247,7 +228,7 @@ def test_a_stronger_declaration_of_its_own_satisfies_the_policy(folder, release_
 def found(folder: Path, study, columns=("age", "smoker"), sources=("age", "smoker"), **change) -> list[str]:
     policy = dataclasses.replace(load_party(folder / "party.toml").policy, breach=RULE, **change)
     places = {name: Column(dataset="people", source=source) for name, source in zip(columns, sources, strict=True)}
-    return [o.message for o in objections(policy, study, "clinic", places) if o.code == "POLICY_REFUSED"]
+    return [o.message for o in find_objections(policy, study, "clinic", places) if o.code == "POLICY_REFUSED"]
 
 
 def test_a_permit_for_infinite_epsilon_is_no_exception(folder, release_study):

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, PEOPLE, party_toml
+from support.documents import PEOPLE, party_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw
@@ -24,9 +25,8 @@ from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as ledger_facts
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
-from verticil.party.site import Site, init_state
+from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME, Database
-from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal
 from verticil.shared.documents.view_models import jsonable
 from verticil.shared.mechanisms.transition import quantize, symmetric
@@ -48,14 +48,10 @@ PARTY = party_toml(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path, PARTY)
     (tmp_path / "people.csv").write_text("\n".join(["id,age", *(f"p{i},{i % 100}" for i in range(N))]) + "\n")
     habits = (f"p{i},{'yes' if i % 3 else 'no'}" for i in range(N))
     (tmp_path / "habits.csv").write_text("\n".join(["id,smoker", *habits]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
     return tmp_path
 
 
@@ -88,12 +84,8 @@ def only_smoker(study: Study) -> Study:
 
 def approved(site: Site, study: Study) -> bytes:
     """Every party has approved the study, this one among them, and what is carried out is what was proposed."""
-    digest, proposal = canonical.digest(study), canonical.to_bytes(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=proposal, effective=proposal,
-        effective_digest=digest, approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(),
-        failure="",
-    )  # fmt: skip
+    digest = canonical.digest(study)
+    task = task_of(study, effective=True)
     site.state.remember(task, study.id, NOW)
     assert site.voting.approve(site.state.study(digest), "officer", NOW).complete
     return digest
@@ -359,7 +351,7 @@ def test_an_approval_looks_at_columns_and_at_what_is_shared_together_with_its_de
     with Site.open(config_of(folder, max_epsilon_per_column=3.0, **policy)) as site:
         earlier, about = shared("earlier", 5e-7)
         free = Cost(epsilon=0.0, delta=5e-7)
-        site.ledger.put_back(earlier, charge=free, unit=None, version_tag=b"", **about)  # type: ignore[arg-type]
+        site.ledger.write_row(earlier, charge=free, unit=None, version_tag=b"", **about)  # type: ignore[arg-type]
         if message:
             with pytest.raises(Refusal, match=message) as caught:
                 approved(site, study)

@@ -447,7 +447,7 @@ def test_shares_that_follow_from_the_models_and_records_are_computed_again(conte
         ("miner", {"proposal_digest": "cd" * 32}, "proposal_digest"),
         ("miner", {"unit": 7}, "none of that number"),
         ("miner", {"received_at": "2026-11-22T10:00:00Z"}, "later than the publication"),
-        ("miner", {"received_at": "2020-01-01T10:00:00Z"}, "not valid before"),
+        ("miner", {"received_at": "2020-01-01T10:00:00Z"}, "is valid from"),
     ],
 )
 def test_receipts_are_checked_one_by_one(content, house, tmp_path, signer, changes, message):

@@ -10,7 +10,7 @@ import pytest
 
 from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.set_sums import count_left
-from verticil.party.dataset.person_keys import PersonMacs
+from verticil.party.dataset.local_person_keys import PersonMacs
 from verticil.party.storage.database import Database
 
 SECRET = b"s" * 32

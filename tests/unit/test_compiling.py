@@ -14,7 +14,7 @@ from numba.core import caching
 from verticil.miner.learning.compiling import compile_kernels
 from verticil.miner.learning.scoring import kernels as counting_kernels
 from verticil.miner.learning.scoring.counting import all_pair_tables
-from verticil.miner.learning.search.compiled import genetic, orders
+from verticil.miner.learning.search.compiled import genetic_kernels, order_kernels
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
@@ -22,15 +22,15 @@ from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.learning import SpawnedLearning
 from verticil.shared.core.compiled import compiled, compiled_for
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import kernels as joint_kernels
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.synthesis import dealing_kernels as ranking
 
 KERNELS: tuple[Any, ...] = (
-    orders.anneal, orders.descend, orders.perturb,
-    genetic.first_generation, genetic.next_generation, counting_kernels.count_groups,
+    order_kernels.anneal, order_kernels.descend, order_kernels.perturb,
+    genetic_kernels.first_generation, genetic_kernels.next_generation, counting_kernels.count_groups,
     ranking.assign_by_rank, ranking.group_sizes, joint_kernels.compare_pair, joint_kernels.add_weights,
     joint_kernels.normalize, joint_kernels.through_softmax,
 )  # fmt: skip

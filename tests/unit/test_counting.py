@@ -11,7 +11,7 @@ from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation import contingency
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 
 SIZES = (0, 1, 3, 4095, 4096, 4099, TUNING.block_records, TUNING.block_records + 5)
 STATES = (

@@ -8,7 +8,7 @@ from verticil.shared.numerics.model.elimination import configuration_shares
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.synthesis.sampling_plan import deck_boundaries
+from verticil.shared.synthesis.category_draws import deck_boundaries
 from verticil.shared.synthesis.synthesis import sample_codes
 
 PARENTS = ((), (0,), (0,), (1, 2), (3,))

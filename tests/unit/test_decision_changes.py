@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator.pending_studies import in_words, inbox, show
 from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.policy.comparison import changes, variable_words
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.documents.view_models import document
 from verticil.shared.mechanisms.transition import binary, quantize, symmetric
@@ -41,12 +41,8 @@ def people() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path, PARTY)
     (tmp_path / "people.csv").write_text(people())
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
     return tmp_path
 
 
@@ -56,11 +52,7 @@ def config_of(folder: Path) -> PartyConfig:
 
 def offer(site: Site, study: Study, *, submitter: str = "", ended: str = "") -> bytes:
     digest = canonical.digest(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
-        effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
-        submitter=submitter, ended_words=ended,
-    )  # fmt: skip
+    task = task_of(study, submitter=submitter, ended_words=ended)
     site.state.remember(task, study.id, NOW)
     return digest
 

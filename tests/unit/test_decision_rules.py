@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from support.documents import party_toml
+from support.site_folder import task_of, write_site
 from verticil.party.config import load_party
 from verticil.party.limits.rules import Rule, against
 from verticil.party.operator.purging import purge
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.policy.rule_approval import approve_by_rule, ruling
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Schema
-from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import ShareRule
 from verticil.shared.study.states import State
@@ -85,25 +84,14 @@ def test_what_has_no_finite_epsilon_is_for_people(release_study, peer_study):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(
-        f'schema = 1\nname = "trial"\nca_certificate = "ca.crt"\nca_sha256 = "{"0" * 64}"\n[miner]\nendpoint = "localhost:1"\n'
-    )
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = [f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(150)]
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, people=150)
     return tmp_path
 
 
 def offered(folder: Path, rules: str, study, *, codebook: str = CODEBOOK, party: str = PARTY) -> Site:
     (folder / "party.toml").write_text(party + rules + codebook)
     site = Site.open(load_party(folder / "party.toml"))
-    task = Task(
-        digest=canonical.digest(study), version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study),
-        effective=b"", effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False,
-        units_received=(), failure="",
-    )  # fmt: skip
+    task = task_of(study)
     site.state.remember(task, study.id, NOW)
     return site
 
@@ -298,14 +286,14 @@ def test_each_review_by_rule_is_a_line_of_the_audit_log(folder, release_study):
 
 def test_a_person_who_denies_while_the_rules_decide_is_heard(folder, release_study, monkeypatch):
     with offered(folder, USUAL, release_study) as site:
-        whole = approval.review
+        whole = approval_checks.review
 
         def review(*given, **rest):
             found = whole(*given, **rest)
             site.voting.deny(site.state.find("heart"), "officer", "not this one", NOW)
             return found
 
-        monkeypatch.setattr(approval, "review", review)
+        monkeypatch.setattr(approval_checks, "review", review)
         assert approve_by_rule(site.voting, site.state.find("heart"), NOW) is None
         record = site.state.find("heart")
         assert (record.approval, record.denial_sent, record.failure) == (None, False, None)

@@ -13,8 +13,8 @@ from verticil.experiments.accuracy import family_covariance_blocks
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.contingency import family_counts
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS, em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 
 N_STATES = (2, 3, 2, 2)

@@ -16,8 +16,8 @@ from verticil.miner.learning.learn import learn
 from verticil.shared.mechanisms.subset import Subset, subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.contingency import family_counts
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.independence import dependence_p_value
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report.page import render
 from verticil.shared.release.report.probabilities import RowCounts, count_rows

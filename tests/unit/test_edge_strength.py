@@ -16,7 +16,7 @@ from verticil.miner.learning.scoring.scores import FamilyScores
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import CONFIRMED
 

@@ -5,8 +5,8 @@ import pytest
 
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import as_design
 from verticil.shared.numerics.estimation.estimators import clip, em_projection, marginal_estimate
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 
 QUARTER = quantize(binary(0.25, 0.25))
 ASYMMETRIC = quantize(np.array([[0.6, 0.3, 0.1], [0.05, 0.9, 0.05], [0.2, 0.2, 0.6]]))

@@ -12,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import as_design
 from verticil.shared.numerics.estimation.estimators import (
     ESTIMATORS,
     clip,
@@ -22,6 +21,7 @@ from verticil.shared.numerics.estimation.estimators import (
     simplex,
     simplex_projection,
 )
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 
 QUARTER = quantize(binary(0.25, 0.25))

@@ -171,11 +171,11 @@ def test_a_constant_target_is_refused_with_the_reason() -> None:
     constant = real.assign(sick="yes")
     for synthetic in (constant, real):  # left out where it is constant everywhere, compared where it is not
         with pytest.raises(
-            Misuse, match="'sick' to predict: it has one value in all 600 rows of the real table"
+            Misuse, match="'sick' cannot be predicted: it has one value in all 600 rows of the real table"
         ) as caught:
             evaluate(constant, synthetic, only=["columns"], target="sick")
         assert "yes" not in str(caught.value)
-    with pytest.raises(Misuse, match="'sik' to predict: it is not in the tables") as caught:
+    with pytest.raises(Misuse, match="'sik' cannot be predicted: it is not in the tables") as caught:
         evaluate(real, real, only=["columns"], target="sik")
     assert "'sick'" in str(caught.value.hint)
 

@@ -12,8 +12,8 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.shared.storage import disk
+from verticil.shared.study.draft_review import require_reviewed
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.review import require_reviewed
 from verticil.simulation.federations.example import PEOPLE, tables
 
 NAMES = ["hospital", "insurer", "registry"]

@@ -13,9 +13,9 @@ from verticil.miner.learning.scoring.scores import FamilyScores
 from verticil.shared.core.errors import DataFault
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import Transition, binary, identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.estimators import em_projection
 from verticil.shared.numerics.estimation.information import pair_information
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 from verticil.shared.numerics.model.graph import Dag
 

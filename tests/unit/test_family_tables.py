@@ -15,7 +15,7 @@ from verticil.shared.core.errors import DataFault
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation import contingency
-from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, FamilyDesign, family_design
 
 N_STATES = (3, 2, 4, 5, 9)
 N = 3000

@@ -24,7 +24,7 @@ from verticil.shared.release.download import fetch_release
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import joint
 from verticil.shared.release.limits import ReleaseLimits, release_limits
-from verticil.shared.synthesis.synthetic import read_records, table_bytes
+from verticil.shared.synthesis.record_checks import read_records, table_bytes
 from verticil.wire.v1 import common_pb2
 
 

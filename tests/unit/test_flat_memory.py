@@ -19,13 +19,13 @@ from verticil.miner.storage.linkage import first_disorder, intersect, read_list
 from verticil.party.audit import common_sets
 from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.set_sums import count_left
-from verticil.party.dataset.linkage import common_from_bitmap, digest_of
-from verticil.party.protocol.coordinated import upload
+from verticil.party.dataset.pseudonyms import common_from_bitmap, digest_of
+from verticil.party.protocol.with_miner import upload
 from verticil.party.storage.database import Database
 from verticil.shared.core.arrays import give_back, taken
 from verticil.shared.core.errors import DataFault
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.schema import Variable
@@ -33,8 +33,8 @@ from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.storage.unlinked_files import join_parts
-from verticil.shared.synthesis import synthetic
-from verticil.shared.synthesis.synthetic import read_both
+from verticil.shared.synthesis import record_checks
+from verticil.shared.synthesis.record_checks import read_both
 from verticil.shared.synthesis.table_columns import PiecewiseTable, WrittenColumn, cell_counts
 from verticil.wire.v1 import coordinator_pb2
 
@@ -196,7 +196,7 @@ def test_the_tables_of_a_release_are_read_outside_memory(
     write_release(tmp_path / "release", release_content)
     schema, n = release_content.study.schema, len(release_content.synthetic)
     in_memory, _ = read_both(tmp_path / "release", schema, n)
-    monkeypatch.setattr(synthetic, "IN_MEMORY", 0)
+    monkeypatch.setattr(record_checks, "IN_MEMORY", 0)
     before = {path.name for path in (tmp_path / "release").iterdir()}
     outside, problem = read_both(tmp_path / "release", schema, n)
     assert problem == ""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.genetic_operators import Individual, initial_individual, next_generation
-from verticil.miner.learning.search.compiled import genetic as compiled
+from verticil.miner.learning.search.compiled import genetic_kernels as compiled
 from verticil.miner.learning.search.draws import Draws, stream_state
 from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode
 from verticil.miner.learning.search.protocol import (

@@ -12,9 +12,9 @@ from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation import independence
 from verticil.shared.numerics.estimation.contingency import family_counts
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.independence import dependence_p_value, independence_p_value
 from verticil.shared.numerics.estimation.information import links, pair_information, plug_in_information
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 
 TERNARY = quantize(symmetric(3, epsilon=1.5))
 BINARY = quantize(binary(0.1, 0.25))

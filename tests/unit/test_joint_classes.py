@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import mixture
 from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.classes import Division, Weighing, classes_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import kernels
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.count import from_columns

@@ -18,7 +18,7 @@ from verticil.shared.release.folder import writing
 from verticil.shared.release.formats import joint
 from verticil.shared.release.verification import _check_documents
 from verticil.shared.synthesis.joint_records import joint_codes
-from verticil.shared.synthesis.synthetic import FALSE_ALARMS, _all_among, unlikely_variables
+from verticil.shared.synthesis.record_checks import FALSE_ALARMS, _all_among, unlikely_variables
 
 N_STATES = (3, 2, 4, 2)
 MODELS = {"mixture": random_mixture(N_STATES), "records": random_records(N_STATES)}

@@ -28,8 +28,8 @@ from verticil.shared.release.formats.bif import label_map
 from verticil.shared.release.limits import release_limits
 from verticil.shared.release.verification import _check_documents
 from verticil.shared.study import canonical, rules
+from verticil.shared.synthesis.record_checks import read_records
 from verticil.shared.synthesis.synthesis import decode
-from verticil.shared.synthesis.synthetic import read_records
 
 NAMES = ["age", "grown", "smoker", "income", "weight", "region", "earner"]
 

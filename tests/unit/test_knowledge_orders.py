@@ -15,8 +15,8 @@ from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.support import ordered_together, support
 from verticil.shared.release.formats.table_files import write_csv, write_parquet
 from verticil.shared.synthesis.ordered_numbers import ordered_numbers
+from verticil.shared.synthesis.record_checks import read_records
 from verticil.shared.synthesis.synthesis import decode
-from verticil.shared.synthesis.synthetic import read_records
 
 SCHEMA = ordered_schema(
     binned("a", (0, 3, 50, 60), "?"), binned("b", (0, 100, 200)), binned("c", (2, 10, 20), "?"), binned("d", (0, 1, 2))

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
 from support.knowing import CHILDREN, EARNER, GROWN, PLACE, study_that_knows
 from support.linking import records_of
+from support.site_folder import write_site
 from verticil.curator.reading import read_table
 from verticil.curator.study import owners_study
 from verticil.party.config import PartyConfig, load_party
@@ -51,9 +52,7 @@ def stating(*refinements: Refinement, rules: tuple[Rule, ...] = ()) -> Study:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path)
     return tmp_path
 
 

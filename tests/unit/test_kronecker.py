@@ -9,7 +9,7 @@ from verticil.experiments.accuracy import family_covariance_blocks
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.estimation.contingency import family_table, pair_table
-from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 
 BINARY = quantize(binary(0.1, 0.25))
 TERNARY = quantize(symmetric(3, flip=0.15))

@@ -13,7 +13,7 @@ from scipy.stats import chi2_contingency
 
 from verticil.party.protocol.peer.parameters import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
 from verticil.shared.core.errors import DataFault, Misuse
-from verticil.shared.mechanisms.share_noise import DISCRETE
+from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.graph import Dag

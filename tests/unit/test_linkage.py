@@ -7,7 +7,7 @@ import pytest
 
 from support.linking import pseudonyms
 from verticil.party.dataset.keyfile import check_key, check_value, read_key, write_key
-from verticil.party.dataset.linkage import (
+from verticil.party.dataset.pseudonyms import (
     check_common_size,
     check_own_size,
     common_from_bitmap,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from verticil.party.dataset import mac_kernels
 from verticil.party.dataset import macs as module
-from verticil.party.dataset.linkage import NORMALISATIONS, normalise_ids, packed_ids
 from verticil.party.dataset.macs import Macs, PackedIds, macs_of
+from verticil.party.dataset.pseudonyms import NORMALISATIONS, normalise_ids, packed_ids
 
 KEY = bytes(range(32))
 

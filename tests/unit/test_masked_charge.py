@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from support.documents import FEDERATION, party_toml
+from support.site_folder import write_site
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import Column
@@ -26,7 +27,7 @@ from verticil.party.protocol.masked import round_charge
 from verticil.party.protocol.masked.round_charge import ROWS, TABLES, charge_linkage, charge_round
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool, reserve
-from verticil.party.site import Site, init_state
+from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import DataFault, Refusal
 from verticil.shared.federation.identity.key_words import key_words
@@ -72,14 +73,9 @@ def config(tmp_path: Path, masked: Study) -> PartyConfig:
     words = ", ".join(f'{name} = "{key_words(name, key)}"' for name, key in pinned.items())
     sealing = "".join(f'{name} = "{key.hex()}"\n' for name, key in pinned.items() if name != "miner")
     miner = f'sealing_key = "{pinned["miner"].hex()}"\n[sealing]\n'
-    (tmp_path / "federation.toml").write_text(FEDERATION + miner + sealing)
     lines = f"{LIMITS}confirmed_keys = {{ {words} }}\n"
-    (tmp_path / "party.toml").write_text(party_toml(lines, per_column=3.0, per_study=6.0, lifetime=40.0))
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = (f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(N))
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    party = party_toml(lines, per_column=3.0, per_study=6.0, lifetime=40.0)
+    write_site(tmp_path, party, people=N, federation=FEDERATION + miner + sealing)
     return load_party(tmp_path / "party.toml")
 
 

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.policy.decision_store import Review
-from verticil.party.protocol.coordinated.plan import Step as Told
 from verticil.party.protocol.masked import rounds
 from verticil.party.protocol.masked.plan import FROM_PEERS, Step, plan
+from verticil.party.protocol.with_miner.plan import Step as Told
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.study.states import State

@@ -16,7 +16,7 @@ from support.studies import numbered, study_of
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.party.operator.commands import init_party
 from verticil.party.operator.keys import confirm_key, keys
 from verticil.party.operator.limits import _masked_document, _read_masked
@@ -71,7 +71,7 @@ def initialised(folder: Path, *, allow: bool = True, confirmed: tuple[str, ...] 
 def against(policy: Policy, study: Study, party: str = "clinic") -> list[str]:
     names = [study.schema[position].name for position in study.schema.owned_by(party)]
     columns = {name: Column(dataset="people", source=name) for name in names}
-    return [f"{item.message} ({item.hint})" for item in objections(policy, study, party, columns)]
+    return [f"{item.message} ({item.hint})" for item in find_objections(policy, study, party, columns)]
 
 
 def changed(policy: Policy, **said: Any) -> Policy:

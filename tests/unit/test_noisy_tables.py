@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from verticil.shared.mechanisms.transition import binary, identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import holdout_weight as guard
 from verticil.shared.numerics.joint.coarse import runs_of, summed
 from verticil.shared.numerics.joint.count import from_columns

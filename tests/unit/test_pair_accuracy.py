@@ -10,7 +10,7 @@ import pytest
 from verticil.miner.learning.learn import learn
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.estimation.parameters import family_parameters, joint_shares, marginal_parameters
 from verticil.shared.numerics.model.elimination import network_pair
 from verticil.shared.numerics.model.graph import Dag

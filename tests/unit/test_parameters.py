@@ -10,8 +10,8 @@ from scipy.stats import binom
 from verticil.experiments.accuracy import family_covariance_blocks
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import as_design
 from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.numerics.model.elimination import network_marginals
 from verticil.shared.numerics.model.graph import Dag

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import write_site
 from verticil.party import local_dataset
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw, seals
 from verticil.party.local_dataset import origins
-from verticil.party.policy import approval
-from verticil.party.policy.approval import AUTOMATIC
-from verticil.party.site import Site, init_state
+from verticil.party.policy import approval_checks
+from verticil.party.policy.approval_checks import AUTOMATIC
+from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.mechanisms.transition import quantize, symmetric
@@ -36,12 +37,8 @@ def people() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path, PARTY)
     (tmp_path / "people.csv").write_text(people())
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
     return tmp_path
 
 
@@ -86,7 +83,7 @@ def test_the_body_says_what_was_approved(site, release_study):
     assert [unit.index for unit in given.units] == [0, 1]
     assert given.minimum_common_records == 100  # the study's; the policy's is 50
     assert (given.approver, given.approved_at) == ("officer", NOW)
-    approved = approval.check_binding(site.config, release_study, given, record.digest, NOW.date())
+    approved = approval_checks.check_binding(site.config, release_study, given, record.digest, NOW.date())
     assert approved == release_study
     site.voting.check_data(record, given, release_study, verdict.review.holding)
 
@@ -109,7 +106,7 @@ def test_an_approval_parses_and_checks_its_study_once(site, monkeypatch):
     verdict = site.voting.approve(site.state.find("heart"), "officer", NOW)
     record = site.state.find("heart")
     given = parse_approval(record.approval)
-    approved = approval.check_binding(site.config, record.task.latest, given, record.digest, NOW.date())
+    approved = approval_checks.check_binding(site.config, record.task.latest, given, record.digest, NOW.date())
     site.voting.check_data(record, given, approved, verdict.review.holding)
     assert steps == ["parse", "check"]
 
@@ -167,15 +164,15 @@ def test_feature_4_any_change_of_the_study_voids(site, release_study, change):
     given = given_by(site)
     other = change(release_study)
     with pytest.raises(Refusal) as caught:
-        approval.check_binding(site.config, other, given, canonical.digest(other), NOW.date())
+        approval_checks.check_binding(site.config, other, given, canonical.digest(other), NOW.date())
     assert caught.value.code == "APPROVAL_VOID"
 
 
 def test_the_last_day_counts_and_the_next_does_not(site, release_study):
     given, digest = given_by(site), canonical.digest(release_study)
-    approval.check_binding(site.config, release_study, given, digest, dt.date(2099, 12, 31))
+    approval_checks.check_binding(site.config, release_study, given, digest, dt.date(2099, 12, 31))
     with pytest.raises(Refusal) as caught:
-        approval.check_binding(site.config, release_study, given, digest, dt.date(2100, 1, 1))
+        approval_checks.check_binding(site.config, release_study, given, digest, dt.date(2100, 1, 1))
     assert (caught.value.code, caught.value.exit_code) == ("STUDY_EXPIRED", 4)
     with pytest.raises(Refusal):
         site.review(site.state.find("heart"), dt.datetime(2100, 1, 1, tzinfo=dt.UTC))
@@ -187,16 +184,16 @@ def test_a_stricter_policy_after_the_approval_counts(site, release_study):
         policy = dataclasses.replace(site.config.policy, **change)
         config = dataclasses.replace(site.config, policy=policy)
         with pytest.raises(Refusal) as caught:
-            approval.check_binding(config, release_study, given, digest, NOW.date())
+            approval_checks.check_binding(config, release_study, given, digest, NOW.date())
         assert caught.value.exit_code == 3
 
 
 def test_changed_or_absent_data_void(site, release_study):
     given = given_by(site)
     with pytest.raises(Refusal, match="the data of column 'age', or where they come from, changed"):
-        approval.check_data(release_study, given, {0: b"x" * 32, 1: bytes.fromhex(given.units[1].fingerprint)})
+        approval_checks.check_data(release_study, given, {0: b"x" * 32, 1: bytes.fromhex(given.units[1].fingerprint)})
     with pytest.raises(Refusal):
-        approval.check_data(release_study, given, {})
+        approval_checks.check_data(release_study, given, {})
 
 
 def test_row_order_and_blanks_around_ids_are_not_data(site, folder, release_study):
@@ -210,10 +207,11 @@ def test_row_order_and_blanks_around_ids_are_not_data(site, folder, release_stud
 def test_a_told_digest_is_not_believed(site, release_study):
     effective = canonical.to_bytes(release_study)
     with pytest.raises(PeerFault) as caught:
-        approval.check_effective(release_study, effective, b"x" * 32, "clinic")
+        approval_checks.check_effective(release_study, effective, b"x" * 32, "clinic")
     assert caught.value.code == "STUDY_MISMATCH"
     assert (
-        approval.check_effective(release_study, effective, canonical.digest(release_study), "clinic") == release_study
+        approval_checks.check_effective(release_study, effective, canonical.digest(release_study), "clinic")
+        == release_study
     )
 
 
@@ -278,13 +276,13 @@ def test_another_partys_approval_binds_nobody_here(site, release_study):
     given, digest = given_by(site), canonical.digest(release_study)
     config = dataclasses.replace(site.config, name="registry")
     with pytest.raises(Refusal, match="it is for another study or party"):
-        approval.check_binding(config, release_study, given, digest, NOW.date())
+        approval_checks.check_binding(config, release_study, given, digest, NOW.date())
 
 
 def test_an_effective_study_with_its_own_digest_is_still_compared_with_what_was_approved(release_study):
     told = dataclasses.replace(release_study, title="another")
     with pytest.raises(PeerFault, match=r"STUDY_MISMATCH.*its 'title' is not what was approved"):
-        approval.check_effective(release_study, canonical.to_bytes(told), canonical.digest(told), "clinic")
+        approval_checks.check_effective(release_study, canonical.to_bytes(told), canonical.digest(told), "clinic")
 
 
 def test_the_same_data_under_two_units_have_two_seals():

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
 from support.linking import records_of
+from support.site_folder import write_site
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw, seals
 from verticil.party.dataset.compound_codes import Compound
@@ -45,10 +46,7 @@ IMPOSSIBLE = ((1, 0), (1, 1))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path, PARTY)
     write(tmp_path, [("Married", SHIPS[i % 3]) if i % 2 else ("Single", "Own-child") for i in range(N)])
     return tmp_path
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 import pytest
 
-from verticil.party.protocol.between.plan import Step as Between
 from verticil.party.protocol.peer.plan import PeerFacts, Step, plan
+from verticil.party.protocol.with_peers.plan import Step as Between
 from verticil.shared.study.states import State
 
 START = PeerFacts(state=State.AWAITING_APPROVAL, party="b", parties=("a", "b", "c"))

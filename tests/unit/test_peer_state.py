@@ -12,11 +12,11 @@ import pytest
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.limits.limits import Policy
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.between import pseudonym_lists as lists
-from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind
-from verticil.party.protocol.between.network import Peers, all_of
 from verticil.party.protocol.planning import LostError, PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH, Backoff
+from verticil.party.protocol.with_peers import pseudonym_lists as lists
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore, Item, Kind
+from verticil.party.protocol.with_peers.network import Peers, all_of
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState, Task, stamp
 from verticil.shared.core.errors import DataFault, PeerFault, Refusal

@@ -17,9 +17,9 @@ import pytest
 
 from verticil.party.dataset import gathered_records as module
 from verticil.party.dataset.gathered_records import Gathering, IdSpool, in_both
-from verticil.party.dataset.linkage import packed_ids
-from verticil.party.dataset.person_keys import PersonMacs
+from verticil.party.dataset.local_person_keys import PersonMacs
 from verticil.party.dataset.perturb import fingerprint
+from verticil.party.dataset.pseudonyms import packed_ids
 from verticil.shared.core.errors import DataFault
 from verticil.shared.storage import sorting
 from verticil.shared.storage import unlinked_files as nameless

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.party.dataset.person_keys import PeopleOfTable, PersonMacs, TableKeys
+from verticil.party.dataset.local_person_keys import PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.people.sketch import LIMIT, Sketch, false_alarm, miss, number_keys, share
 from verticil.party.people.sketches import Sketches
 from verticil.party.storage.database import Database

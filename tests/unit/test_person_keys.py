@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from verticil.party.dataset.linkage import NORMALISATIONS
-from verticil.party.dataset.person_keys import PersonMacs, TableKeys
+from verticil.party.dataset.local_person_keys import PersonMacs, TableKeys
+from verticil.party.dataset.pseudonyms import NORMALISATIONS
 from verticil.shared.storage import sorting
 
 SECRET = b"s" * 32

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from support.linking import pseudonyms
 from verticil.party.dataset import perturb as module
-from verticil.party.dataset.linkage import linkage_context
 from verticil.party.dataset.perturb import (
     codebook_digest,
     fingerprint,
@@ -21,6 +20,7 @@ from verticil.party.dataset.perturb import (
     record_tags,
     unit_key,
 )
+from verticil.party.dataset.pseudonyms import linkage_context
 from verticil.shared.mechanisms.transition import SCALE, Transition, blocks, quantize, symmetric
 from verticil.shared.numerics.model.artifact import pack
 from verticil.shared.numerics.model.schema import Missing, Variable

@@ -9,9 +9,9 @@ import math
 import pytest
 
 from verticil.party.dataset.column_draws import Column
-from verticil.party.limits.limits import Policy, check_shared, objections, refuse
+from verticil.party.limits.limits import Policy, check_shared, find_objections, refuse
 from verticil.party.protocol.central.plan import Step, plan
-from verticil.party.protocol.coordinated.plan import Step as Told
+from verticil.party.protocol.with_miner.plan import Step as Told
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import InternalFault, Refusal
 from verticil.shared.study.document import ShareRule
@@ -40,7 +40,7 @@ REGISTRY = {
 
 
 def found(study, party="clinic", columns=CLINIC, **change):
-    return [(o.code, o.message) for o in objections(dataclasses.replace(OPEN, **change), study, party, columns)]
+    return [(o.code, o.message) for o in find_objections(dataclasses.replace(OPEN, **change), study, party, columns)]
 
 
 def test_an_open_policy_permits(release_study):
@@ -86,7 +86,7 @@ def test_other_peers_columns_are_none_of_our_business(release_study):
 def test_a_refusal_names_everything_at_once(release_study):
     policy = dataclasses.replace(OPEN, minimum_parties=3, max_epsilon_per_column=1.0)
     with pytest.raises(Refusal) as caught:
-        refuse(objections(policy, release_study, "clinic", CLINIC), release_study.id)
+        refuse(find_objections(policy, release_study, "clinic", CLINIC), release_study.id)
     assert caught.value.exit_code == 3
     for part in ("2 parties", "column 'age'", "column 'smoker'"):
         assert part in caught.value.message
@@ -201,7 +201,7 @@ def test_the_last_day_that_is_allowed_is_allowed(release_study):
     today = release_study.expires - dt.timedelta(days=30)
     for most, says in ((30, []), (29, ["valid for 30 more days, expected at most 29"])):
         policy = dataclasses.replace(OPEN, max_days=most)
-        assert [o.message for o in objections(policy, release_study, "clinic", CLINIC, today=today)] == says
+        assert [o.message for o in find_objections(policy, release_study, "clinic", CLINIC, today=today)] == says
 
 
 @pytest.mark.parametrize(("delta", "permitted"), [(1e-6, True), (1.5e-6, False)])

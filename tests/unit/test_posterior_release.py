@@ -21,8 +21,8 @@ from verticil.shared.release.limits import release_limits
 from verticil.shared.release.posterior import check_sets, posterior_files, set_file, sets_fault
 from verticil.shared.release.records import released_records
 from verticil.shared.release.verification import _check_documents
+from verticil.shared.synthesis.record_checks import FALSE_ALARMS, read_records, unlikely_family
 from verticil.shared.synthesis.synthesis import _in_turn
-from verticil.shared.synthesis.synthetic import FALSE_ALARMS, read_records, unlikely_family
 
 DIGESTS = {"study_digest": "ab", "effective_digest": "cd"}
 

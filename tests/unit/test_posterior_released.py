@@ -8,7 +8,7 @@ from scipy import stats
 
 from support.released_posterior import by_augmentation, graphs
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.numerics.posterior.prior import StructurePrior
 from verticil.shared.numerics.posterior.released import Released, ReleasedChains, can_be_unblinded, released_counts

@@ -31,7 +31,7 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.structure import search_problem
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.knowledge.rules import Function, Knowledge
 from verticil.shared.numerics.model.constraints import declared_constraints

@@ -11,22 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import task_of, write_site
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.local_dataset import read_holding, releases_of
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.disclosure import outward
+from verticil.party.protocol.outgoing_errors import redact_error
 from verticil.party.protocol.randomization import randomize
-from verticil.party.site import Site, init_state
+from verticil.party.site import Site
 from verticil.party.storage.secret import SiteSecret
-from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import DataFault, Misuse, Refusal
 from verticil.shared.mechanisms.transition import Transition, quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 PARTY = party_toml(per_study=60.0)
@@ -37,13 +36,9 @@ N = 150
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(PARTY)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path, PARTY)
     rows = [f"p{i},{i % 90},{'yes' if i % 3 else 'no'}" for i in range(N)]
     (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=SECRET)
     return tmp_path
 
 
@@ -56,11 +51,7 @@ def config_of(folder: Path, columns: str = "", **policy: Any) -> PartyConfig:
 def offer(site: Site, study: Study) -> bytes:
     """The miner tells of a study."""
     digest = canonical.digest(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
-        effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(),
-        failure="",
-    )  # fmt: skip
+    task = task_of(study)
     site.state.remember(task, study.id, NOW)
     return digest
 
@@ -373,7 +364,7 @@ def test_a_vote_of_somebody_who_is_no_approver_any_more_does_not_count(folder, r
     ids=lambda error: error.code,
 )
 def test_only_the_code_of_a_local_fault_leaves(error):
-    told = outward(error)
+    told = redact_error(error)
     assert (told.code, type(told)) == (error.code, type(error))
     assert "verticil party status" in told.hint
     for part in ("817", "salary", "people.csv", "/srv", "900"):
@@ -384,7 +375,7 @@ def test_refusals_leave_as_they_are():
     error = Refusal(
         "BUDGET_EXCEEDED", "column 'race': epsilon 3.2, expected at most 3.0", hint="declare stronger noise"
     )
-    assert outward(error) is error
+    assert redact_error(error) is error
 
 
 def test_how_many_records_there_are_has_no_part_in_an_approval(folder, release_study):

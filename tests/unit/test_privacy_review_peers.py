@@ -12,7 +12,7 @@ import pytest
 from support import party_example as example
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column, ColumnDraw
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.peer.parameters import learn_families, share_noise
 from verticil.party.storage.database import Database
@@ -63,7 +63,7 @@ def _objected(study, **limits) -> list[tuple[str, str]]:
         study.schema[position].name: Column(dataset="people", source=study.schema[position].name)
         for position in study.schema.owned_by(party)
     }
-    return [(found.code, found.message) for found in objections(policy, study, party, columns)]
+    return [(found.code, found.message) for found in find_objections(policy, study, party, columns)]
 
 
 # ---- limits

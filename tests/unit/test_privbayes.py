@@ -15,10 +15,10 @@ from verticil.shared.numerics.estimation.contingency import pair_table
 from verticil.shared.numerics.model.constraints import declared_constraints
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.numerics.privbayes.calibration import MEASUREMENTS, Noise
 from verticil.shared.numerics.privbayes.distributions import agreeing, distributions, project
 from verticil.shared.numerics.privbayes.fitting import Fitted, fit
 from verticil.shared.numerics.privbayes.measuring import NoisyTable, automatic_tau, noisy_tables, shared_out
-from verticil.shared.numerics.privbayes.noise import MEASUREMENTS, Noise
 from verticil.shared.numerics.privbayes.scores import exact_scores, noisy_scores, score_of, scores_of_tables
 from verticil.shared.numerics.privbayes.structure import Structure, first_pair, learn_structure, next_pair
 from verticil.shared.synthesis.synthesis import sample_codes

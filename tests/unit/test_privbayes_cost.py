@@ -7,7 +7,7 @@ import pytest
 
 from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at, epsilon_at
-from verticil.shared.numerics.privbayes.noise import MEASUREMENTS, Noise
+from verticil.shared.numerics.privbayes.calibration import MEASUREMENTS, Noise
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically
 from verticil.shared.privacy.events import from_json, to_json, words
 from verticil.shared.privacy.privbayes import PrivBayesRun, noise_for, run_event

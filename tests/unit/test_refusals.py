@@ -13,9 +13,9 @@ from verticil.miner.storage.audit import ANCHOR_NAME, LOG_NAME, MinerAudit
 from verticil.party.audit.log import AuditLog, What
 from verticil.party.storage.database import Database
 from verticil.shared.core.errors import DataFault, GateFailed
-from verticil.shared.federation.audit import MOST_KINDS, PERIOD_SECONDS, Refusals, RefusedLine, Tally, expiry_notice
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import Credentials
+from verticil.shared.federation.refusals import MOST_KINDS, PERIOD_SECONDS, Refusals, RefusedLine, Tally, expiry_notice
 from verticil.shared.federation.transport.authorization import RefusedCall
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)

@@ -23,7 +23,7 @@ from verticil.shared.related.figures import row_figures
 from verticil.shared.related.structure import records_fault
 from verticil.shared.release.limits import release_limits
 from verticil.shared.release.related import check_related
-from verticil.shared.synthesis.synthetic import read_records
+from verticil.shared.synthesis.record_checks import read_records
 
 N = 4000
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)

@@ -21,7 +21,7 @@ from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.formats import model_json
 from verticil.shared.study.vocabulary import SAMPLING
 from verticil.shared.synthesis import synthesis
-from verticil.shared.synthesis.synthetic import read_records
+from verticil.shared.synthesis.record_checks import read_records
 
 
 def write_model(folder: Path, content: ReleaseContent, joint: JointModel | None = None) -> None:

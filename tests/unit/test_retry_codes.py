@@ -6,9 +6,9 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from verticil.party.protocol.between import network
 from verticil.party.protocol.node import party_node as running
 from verticil.party.protocol.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
+from verticil.party.protocol.with_peers import network
 from verticil.shared.core.errors import CODES, PeerFault, from_code
 from verticil.shared.federation.transport.errors_on_wire import from_detail, retriable
 from verticil.wire.v1 import common_pb2

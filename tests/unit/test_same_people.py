@@ -15,20 +15,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, PEOPLE, party_toml
+from support.documents import PEOPLE, party_toml
+from support.site_folder import task_of, write_site
 from verticil.party.audit.log import What
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import ColumnDraw
-from verticil.party.dataset.person_keys import PeopleOfTable
+from verticil.party.dataset.local_person_keys import PeopleOfTable
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.operator.check import check
 from verticil.party.operator.reports import ledger_of
 from verticil.party.operator.same_people import look_at_people, problems
 from verticil.party.people.reading import read_everybody
-from verticil.party.protocol.disclosure import outward
+from verticil.party.protocol.outgoing_errors import redact_error
 from verticil.party.protocol.randomization import randomize
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING
@@ -36,7 +36,6 @@ from verticil.shared.privacy.events import GaussianCounts, Linkage, RandomizedCo
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 SECRET = b"s" * 32
@@ -46,11 +45,8 @@ CLINICDB = PEOPLE.replace("people]", "clinicdb]")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
+    write_site(tmp_path)
     write_table(tmp_path, range(N))
-    init_state(tmp_path / "state", site_secret=SECRET)
     return tmp_path
 
 
@@ -69,11 +65,7 @@ def configured(folder: Path, datasets: str = PEOPLE, **same_people: str) -> Part
 
 def offer(site: Site, study: Study) -> bytes:
     digest = canonical.digest(study)
-    task = Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=canonical.to_bytes(study), effective=b"",
-        effective_digest=b"", approved=False, pseudonyms_complete=False, alignment_confirmed=False, units_received=(),
-        failure="",
-    )  # fmt: skip
+    task = task_of(study)
     site.state.remember(task, study.id, NOW)
     return digest
 
@@ -315,8 +307,10 @@ def test_rows_name_the_people_that_they_were_charged_for(folder: Path, release_s
 
 def test_others_read_no_more_than_that_the_policy_refuses() -> None:
     message = "data set 'a' and data set 'b' are about the same people: 0.4 of the smaller one's"
-    found = outward(Refusal("SAME_PEOPLE", message, hint="join them"))
-    other = outward(Refusal("SAME_PEOPLE", "data set 'c': something was charged to it", hint="say what became of it"))
+    found = redact_error(Refusal("SAME_PEOPLE", message, hint="join them"))
+    other = redact_error(
+        Refusal("SAME_PEOPLE", "data set 'c': something was charged to it", hint="say what became of it")
+    )
     assert (found.code, found.message, found.hint) == (other.code, other.message, other.hint)
     assert found.code == "POLICY_REFUSED"
     assert "people" not in found.message
@@ -414,7 +408,7 @@ def test_statistics_and_linkage_ask_whose_people_they_are(folder: Path, release_
         statistics = dataclasses.replace(first, event=noise, codebook_digest=b"s" * 32)
         about = {"study_id": "s", "recipient": "everyone", "artifact_sha256": b"", "size": 0, "at": NOW}
         link = dataclasses.replace(statistics, event=Linkage(mode="keyed-hash"))
-        site.ledger.put_back(
+        site.ledger.write_row(
             link, version_tag=b"", charge=NOTHING, unit=None, study_digest=b"l" * 32, **about  # type: ignore[arg-type]
         )  # fmt: skip
     renamed = dataclasses.replace(statistics, dataset="clinicdb")

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import write_site
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.forgotten_catalogue import check_memory, inspect_catalogue
 from verticil.miner.storage.schema import SCHEMA as OF_MINER
-from verticil.party.site import init_state
 from verticil.party.storage.database import FILE_NAME as PARTY
 from verticil.party.storage.database import SCHEMA as OF_PARTY
 from verticil.party.storage.database import Database as PartyDatabase
@@ -203,12 +203,8 @@ def test_a_miner_s_state_of_before_the_first_tag_is_refused_by_name_and_left_as_
 def test_commands_on_a_party_of_before_the_first_tag_say_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(party_toml())
     state = tmp_path / "state" / PARTY
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, party_toml())
     state.unlink()
     before = before_1_0_0(state, 8, "CREATE TABLE study (digest BLOB)").read_bytes()
     config = str(tmp_path / "party.toml")

@@ -8,9 +8,9 @@ from verticil.miner.learning.scoring.counting import PairTables, all_pair_tables
 from verticil.miner.learning.scoring.scores import PairScores, pair_scores
 from verticil.shared.mechanisms.transition import Transition, binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation import axes
-from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.estimation.independence import independence_p_value
 from verticil.shared.numerics.estimation.information import pair_information, plug_in_information
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 
 
 def exact(*n_states: int) -> list[Transition]:

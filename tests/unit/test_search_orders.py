@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.searches import completed, order_weight
-from verticil.miner.learning.search.compiled import orders
+from verticil.miner.learning.search.compiled import order_kernels
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import (
     ExactSearch,
@@ -151,7 +151,7 @@ def test_descending_never_loses_and_ends_where_no_variable_can_be_put_better():
             continue
         seen += 1
         order = np.array(start, dtype=np.int32)
-        found = orders.descend(order, tables.before, tables.candidates, tables.heavy, tables.limits, 10**6)
+        found = order_kernels.descend(order, tables.before, tables.candidates, tables.heavy, tables.limits, 10**6)
         assert found == order_weight(problem, order.tolist()) >= order_weight(problem, start)
         for v, place in itertools.product(range(9), repeat=2):
             moved = [u for u in order.tolist() if u != v]

@@ -31,7 +31,7 @@ from verticil.miner.learning.structure import Search, find_structure
 from verticil.miner.learning.tuning import TUNING
 from verticil.miner.storage.checkpoint import CheckpointFile, resume
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable

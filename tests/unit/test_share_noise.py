@@ -11,7 +11,7 @@ import pytest
 
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.mechanisms.gaussian import analytic_sigma
-from verticil.shared.mechanisms.share_noise import MAX_CELLS, ShareNoise, share_key
+from verticil.shared.mechanisms.shared_statistics_noise import MAX_CELLS, ShareNoise, share_key
 
 KEY = bytes(range(32))
 PARTS = {

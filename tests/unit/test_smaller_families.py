@@ -8,8 +8,8 @@ import pytest
 
 from verticil.party.protocol.peer.parameters import learn_families
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.estimators import clip_projection, em_estimate, simplex_projection
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 from verticil.shared.numerics.estimation.parent_smoothing import RECORDS, backed_off, leaned_on, row_weight
 from verticil.shared.numerics.model.graph import Dag

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, PEOPLE, party_toml
+from support.documents import PEOPLE, party_toml
+from support.site_folder import task_of, write_site
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import ColumnDraw, origins_of
-from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
+from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.party.limits.limits import Policy
 from verticil.party.local_dataset import LocalDataset, read_holding
-from verticil.party.policy.approval import review
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.policy.approval_checks import review
+from verticil.party.site import Site
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Variable
@@ -91,11 +91,7 @@ def test_names_and_secrets_count():
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(party_toml(lifetime=900.0, datasets=PEOPLE, recipients=("miner",)))
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    init_state(tmp_path / "state", site_secret=SECRET)
+    write_site(tmp_path, party_toml(lifetime=900.0, datasets=PEOPLE, recipients=("miner",)))
     write(tmp_path)
     return tmp_path
 
@@ -203,12 +199,7 @@ def test_room_is_kept_for_changed_texts_that_are_charged_again(folder: Path, rel
     with Site.open(load_party(folder / "party.toml")) as site:
         policy = dataclasses.replace(site.config.policy, on_data_change="sticky")
         first = age_of(site, study)
-        proposal = canonical.to_bytes(study)
-        task = Task(
-            digest=digest, version=1, state=int(State.ALIGNING), proposal=proposal, effective=proposal,
-            effective_digest=digest, approved=True, pseudonyms_complete=False, alignment_confirmed=False,
-            units_received=(), failure="",
-        )  # fmt: skip
+        task = task_of(study, effective=True, state=State.ALIGNING, approved=True)
         site.state.remember(task, study.id, NOW)
         send(site, first, b"2" * 32, policy)
         site.ledger.reserve(digest, {0: first}, policy, shared={})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS, em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters, joint_shares
 from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import support

@@ -20,7 +20,7 @@ from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms import privacy
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units, parse_approval
@@ -342,7 +342,9 @@ def test_a_party_takes_no_effective_study_over_other_combinations(study: Study):
     check_own_part(study, study, "insurer")
     for unit in other_holdings(study):
         told = dataclasses.replace(study, units=(unit, *study.units[1:]))
-        with pytest.raises(PeerFault, match="columns 'marital, age': unit 0 holds something else than approved"):
+        with pytest.raises(
+            PeerFault, match="columns 'marital, age': unit 0 has other columns or categories than approved"
+        ):
             check_own_part(study, told, "insurer")
 
 

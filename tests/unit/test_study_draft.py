@@ -16,7 +16,7 @@ from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
-from verticil.party.limits.limits import objections
+from verticil.party.limits.limits import find_objections
 from verticil.party.operator.commands import init_party
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.written_values.reading import value_reader
@@ -122,7 +122,7 @@ def test_a_drafted_study_of_twenty_columns_of_one_party_passes_the_policy_that_p
         own = study.schema.owned_by(party)
         local = {study.schema[i].name: Column(dataset="people", source=study.schema[i].name) for i in own}
         assert len(own) == {"clinic": 20, "insurer": 6}[party]
-        assert objections(policy, study, party, local, today=TODAY) == ()
+        assert find_objections(policy, study, party, local, today=TODAY) == ()
         assert privacy.epsilon(study.units[0].transition) == pytest.approx(epsilon, abs=1e-9)
 
 

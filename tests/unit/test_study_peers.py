@@ -17,7 +17,7 @@ from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.cli.main import app
 from verticil.party.dataset.column_draws import Column
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms.privacy import Breach
@@ -322,7 +322,7 @@ CLINIC = {name: Column(dataset="people", source=name) for name in ("age", "smoke
 
 def objected(study: Study, **change: object) -> list[tuple[str, str]]:
     policy = dataclasses.replace(OPEN, **change)  # type: ignore[arg-type]  # any field
-    return [(o.code, o.message) for o in objections(policy, study, "clinic", CLINIC)]
+    return [(o.code, o.message) for o in find_objections(policy, study, "clinic", CLINIC)]
 
 
 def test_the_other_parties_are_the_recipients(study: Study, tmp_path: Path):
@@ -363,12 +363,12 @@ def test_one_local_column_behind_two_names_counts_each_draw_once(tmp_path: Path)
     one = {name: Column(dataset="people", source="AGE") for name in ("age", "smoker")}
     single = read(tmp_path, HEAD + both + NOISE)
     policy = dataclasses.replace(OPEN, max_epsilon_per_column=2.0, breach=Breach(prior=0.1, posterior=0.5))
-    messages = [o.message for o in objections(policy, single, "clinic", one)]
+    messages = [o.message for o in find_objections(policy, single, "clinic", one)]
     assert any("stands behind 2 variables: epsilon sums to 3" in message for message in messages)
     # gammas e^1.5 multiply to e^3 = 20.09, above 9
     assert any("stands behind 2 variables: gamma multiplies to 20.0855" in message for message in messages)
     joint = '[[randomization]]\njointly = ["age", "smoker"]\nscheme = "symmetric"\nepsilon = 1.5\n'
-    assert objections(policy, read(tmp_path, HEAD + joint + both + NOISE), "clinic", one) == ()
+    assert find_objections(policy, read(tmp_path, HEAD + joint + both + NOISE), "clinic", one) == ()
 
 
 def test_a_party_declares_no_subset_between_peers(study: Study):

@@ -9,7 +9,7 @@ import pytest
 
 from verticil.party.policy.decision_store import Review
 from verticil.party.protocol.central.plan import plan
-from verticil.party.protocol.coordinated.plan import Step
+from verticil.party.protocol.with_miner.plan import Step
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.study import canonical

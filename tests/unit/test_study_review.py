@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 import verticil.api as vt
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import task_of, write_site
 from verticil.analyst.check import check
 from verticil.analyst.lint import refuse_hopeless
 from verticil.cli.main import main
@@ -24,15 +25,13 @@ from verticil.party.dataset.perturb import codebook_digest
 from verticil.party.operator import commands
 from verticil.party.operator.peer_commands import load_study
 from verticil.party.operator.pending_studies import show
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.reading import read_study, read_study_text
-from verticil.shared.study.review import origin_words
-from verticil.shared.study.states import State
 from verticil.simulation import simulate
 from verticil.simulation.analyst import carry_out
 from verticil.simulation.containers import lay_out_containers
@@ -78,8 +77,7 @@ def draft(tmp_path: Path, mark: str) -> Path:
 
 
 def site(folder: Path) -> Path:
-    (folder / "federation.toml").write_text(FEDERATION)
-    (folder / "party.toml").write_text(party_toml())
+    write_site(folder, party_toml())
     return folder / "party.toml"
 
 
@@ -254,15 +252,8 @@ def test_an_officer_cannot_approve_what_reads_like_a_draft(
     """A study that came as bytes was asked for its review where it was a file; its texts are asked again."""
     study = dataclasses.replace(read_study_text(text_of(key), tmp_path), reviewed=True)
     config = site(tmp_path)
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
     with Site.open(load_party(config)) as opened:
-        task = Task(
-            digest=canonical.digest(study), version=1, state=int(State.AWAITING_APPROVAL),
-            proposal=canonical.to_bytes(study), effective=b"", effective_digest=b"", approved=False,
-            pseudonyms_complete=False, alignment_confirmed=False, units_received=(), failure="",
-        )  # fmt: skip
+        task = task_of(study)
         opened.state.remember(task, study.id, utc_now())
     with pytest.raises(Misuse, match=MARKS[key][1]) as caught:
         commands.approve(load_party(config), "draft", "officer")

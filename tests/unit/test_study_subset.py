@@ -17,7 +17,7 @@ from support.studies import read
 from verticil.analyst.lint import lint
 from verticil.cli.main import main
 from verticil.party.dataset.column_draws import Column
-from verticil.party.limits.limits import Policy, objections
+from verticil.party.limits.limits import Policy, find_objections
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.subset import Subset, best_size, subset_selection
@@ -287,7 +287,7 @@ def test_a_policy_counts_the_epsilon_of_a_subset(study: Study):
         on_data_change="refuse",
         breach=privacy.Breach(prior=0.3, posterior=0.5),
     )
-    messages = [objection.message for objection in objections(policy, study, "clinic", columns)]
+    messages = [objection.message for objection in find_objections(policy, study, "clinic", columns)]
     assert any("column 'ward': epsilon 1, expected at most 0.9" in message for message in messages)
     # gamma e = 2.718 against the limit (0.5 x 0.7) / (0.3 x 0.5) = 2.333
     assert any("column 'ward': gamma 2.71828, expected below 2.33333" in message for message in messages)

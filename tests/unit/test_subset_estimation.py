@@ -9,8 +9,8 @@ from verticil.shared.mechanisms.subset import Subset, best_size, subset_selectio
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation import contingency
 from verticil.shared.numerics.estimation.contingency import family_counts, family_table
-from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 
 SMALL = subset_selection(6, epsilon=0.9, size=2)  # smaller than a study may declare: the sets can be listed

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from support.requirements import required
 from verticil.party.config import PeerRule
-from verticil.party.protocol.between import context
+from verticil.party.protocol.with_peers import context
 from verticil.shared.core.installation import install_command
 
 ROOT = Path(__file__).resolve().parents[2]

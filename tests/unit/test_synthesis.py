@@ -8,9 +8,9 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study.vocabulary import SAMPLING
+from verticil.shared.synthesis import category_draws
 from verticil.shared.synthesis import dealing_kernels as ranking
-from verticil.shared.synthesis import sampling_plan
-from verticil.shared.synthesis.sampling_plan import category_boundaries, record_keys
+from verticil.shared.synthesis.category_draws import category_boundaries, record_keys
 from verticil.shared.synthesis.synthesis import decode, sample_codes
 
 
@@ -74,7 +74,7 @@ def test_ranking_by_buckets_equals_sorting(sizes, n_states):
     np.testing.assert_array_equal(ranking.group_sizes(group, len(sizes)), sizes)
     np.testing.assert_array_equal(
         ranking.assign_by_rank(group, np.array(sizes), start, boundaries),
-        sampling_plan.assign_by_rank_plain(group, record_keys(start, len(group)), boundaries),
+        category_draws.assign_by_rank_plain(group, record_keys(start, len(group)), boundaries),
     )
 
 
@@ -82,7 +82,7 @@ def test_plain_ranking_by_hand():
     group = np.array([0, 1, 0, 0, 1], np.uint32)
     keys = np.array([30, 5, 10, 20, 4], np.uint64)
     boundaries = np.array([[1, 3], [0, 2]])
-    assert sampling_plan.assign_by_rank_plain(group, keys, boundaries).tolist() == [1, 1, 0, 1, 1]
+    assert category_draws.assign_by_rank_plain(group, keys, boundaries).tolist() == [1, 1, 0, 1, 1]
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import task_of, write_site
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator.page import page_model as view
@@ -21,8 +22,7 @@ from verticil.party.operator.view_model import told_peers
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
 from verticil.party.protocol.reconciliation.columns import forgotten_columns
 from verticil.party.protocol.reconciliation.forgotten import settle
-from verticil.party.site import Site, init_state
-from verticil.party.storage.studies import Task
+from verticil.party.site import Site
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.pages.words import greek
@@ -30,7 +30,6 @@ from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import COLUMNS, COLUMNS_AFTER_DEALER, MASKED, OTHERS, PUBLIC, Cost
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
-from verticil.shared.study.states import State
 from verticil.wire.v1 import coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -46,13 +45,7 @@ max_public_delta_lifetime = 1e-8
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "federation.toml").write_text(FEDERATION)
-    (tmp_path / "party.toml").write_text(party_toml(PUBLIC_LIMITS, per_study=4.0, lifetime=8.0))
-    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
-    (tmp_path / "linkage.key").chmod(0o600)
-    rows = (f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(N))
-    (tmp_path / "people.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
-    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    write_site(tmp_path, party_toml(PUBLIC_LIMITS, per_study=4.0, lifetime=8.0), people=N)
     return tmp_path
 
 
@@ -73,18 +66,9 @@ def noisy(release_study: Study) -> Study:
     return dataclasses.replace(release_study, id="noisy", units=units, tables=RULE)
 
 
-def task_of(study: Study) -> Task:
-    digest, proposal = canonical.digest(study), canonical.to_bytes(study)
-    return Task(
-        digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=proposal, effective=proposal,
-        effective_digest=digest, approved=False, pseudonyms_complete=False, alignment_confirmed=False,
-        failure="",
-    )  # fmt: skip
-
-
 def sent(site: Site, study: Study, *, units: int = 2) -> bytes:
     """Approve the study, randomize, and send so many of its columns."""
-    task = task_of(study)
+    task = task_of(study, effective=True)
     site.state.remember(task, study.id, NOW)
     assert site.voting.approve(site.state.study(task.digest), "officer", NOW).complete
     record = site.state.study(task.digest)
@@ -226,7 +210,7 @@ def test_both_totals_and_whose_word_it_is_are_said_to_who_approves(
     config: PartyConfig, noisy: Study, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Site.open(config) as site:
-        task = task_of(noisy)
+        task = task_of(noisy, effective=True)
         site.state.remember(task, noisy.id, NOW)
         page = " ".join(
             TEMPLATES.render(

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from support.documents import FEDERATION, party_toml
+from support.documents import party_toml
+from support.site_folder import write_site
 from verticil.party import local_dataset
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
@@ -63,10 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def made(folder: Path) -> Path:
-    (folder / "federation.toml").write_text(FEDERATION)
-    (folder / "party.toml").write_text(PARTY)
-    (folder / "linkage.key").write_text("ab" * 32 + "\n")
-    (folder / "linkage.key").chmod(0o600)
+    write_site(folder, PARTY)
     return folder
 
 
@@ -146,7 +144,6 @@ def test_a_table_that_was_valid_before_sends_the_same_bytes(
 ) -> None:
     """SHA-256 of fingerprints and released codes, as the version made them that refused every other table; in memory or not."""
     monkeypatch.setattr(local_dataset, "MEMORY_ROWS", memory_rows)
-    (folder / "state").mkdir()
     rows = [
         (f"p{i}", ("no", "yes", "once")[i % 3], str(17 + i % 40), ("?", "Mars", "")[i % 3], ("-", "3", "4.5")[i % 3])
         for i in range(150)

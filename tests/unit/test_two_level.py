@@ -18,8 +18,8 @@ from verticil.analyst.lint import lint
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.transition import SCALE, quantize, symmetric, two_level
-from verticil.shared.numerics.estimation.design import as_design
 from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.release.report.page import render

@@ -27,8 +27,8 @@ from verticil.shared.study import canonical
 from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import IdentifierRule, Study
 from verticil.shared.study.reading import read_study_text
+from verticil.shared.synthesis.record_checks import read_records
 from verticil.shared.synthesis.synthesis import decode
-from verticil.shared.synthesis.synthetic import read_records
 
 STUDY = """
 schema = 1

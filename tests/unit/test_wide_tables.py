@@ -17,8 +17,8 @@ from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.miner.learning.search.tree import maximum_branching
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.estimation.independence import independence_p_value, independence_p_values
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.vocabulary import MAX_VARIABLES

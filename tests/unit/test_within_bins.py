@@ -21,8 +21,8 @@ from verticil.shared.release.report.posterior import statistic_words
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, Study
 from verticil.shared.study.posterior import check_posterior, estimated_within
+from verticil.shared.synthesis.record_checks import first_misplaced
 from verticil.shared.synthesis.synthesis import _tilt_places, decode, numbers_of
-from verticil.shared.synthesis.synthetic import first_misplaced
 from verticil.shared.synthesis.within_bins import tilts, tilts_of
 
 EDGES = (0.0, 10.0, 30.0, 60.0)

@@ -15,7 +15,6 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from support.linking import pseudonyms
-from verticil.party.dataset.linkage import linkage_context
 from verticil.party.dataset.perturb import (
     codebook_digest,
     fingerprint,
@@ -25,6 +24,7 @@ from verticil.party.dataset.perturb import (
     record_tags,
     unit_key,
 )
+from verticil.party.dataset.pseudonyms import linkage_context
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.mechanisms.transition import SCALE, Transition
 from verticil.shared.numerics.model.schema import Missing, Variable

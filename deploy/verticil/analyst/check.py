@@ -20,9 +20,9 @@ from verticil.shared.privacy.plan import BudgetPlan, budget_plan
 from verticil.shared.privacy.study_table import StudyTable, study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import disclosure
-from verticil.shared.study.review import origin_words
 from verticil.shared.study.tables import tables_noise
 
 if TYPE_CHECKING:

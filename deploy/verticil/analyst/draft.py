@@ -2,8 +2,8 @@
 
 The draft saves typing and decides nothing. Categories must be public knowledge: what it proposes was seen in the data, so
 every proposal is marked for review (``from = "table"``), and the study is refused wherever it would be acted on until its author
-says that it was reviewed (`verticil.shared.study.review`). Tables that are declared public need no review. No category, bin and
-point has fewer than `FEWEST_ROWS` rows, and outer ends of bins are rounded outward. It runs where the tables are; it sends
+says that it was reviewed (`verticil.shared.study.draft_review`). Tables that are declared public need no review. No category, bin
+and point has fewer than `FEWEST_ROWS` rows, and outer ends of bins are rounded outward. It runs where the tables are; it sends
 nothing, and its errors name files, columns and counts only.
 
 What each column is, `verticil.tables.profile` decides. Each of its reasons is a line that starts with `NOTE`. How the tables are
@@ -33,7 +33,7 @@ from verticil.shared.study.rules import is_party_name
 from verticil.shared.study.typed_variables import PRIVATE
 from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE
 from verticil.tables.columns import Choice, ColumnProfile, TableProfile
-from verticil.tables.profile import ID_NAMES, profile_table
+from verticil.tables.profile import ID_NAMES, ONE_ROW, profile_table
 from verticil.tables.ranges import FEWEST_ROWS, means, rounded_bounds
 from verticil.tables.texts import TextColumn
 from verticil.tables.words import column_reasons, has_own_end, value_text
@@ -179,7 +179,7 @@ def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wor
     beyond = sum(count > most for count in per_person)
     notes = [
         f"{path.name}: '{id_column}' repeats in {len(ids.index) - len(ids.texts):,} of {len(ids.index):,} rows: its rows are the "
-        f"related table '{own_name}', {most} slots a person; {beyond:,} of {len(per_person):,} people have more"
+        f"related table '{own_name}', {most} slots a person; {beyond:,} of {len(per_person):,} people have more. Else {ONE_ROW}"
     ]
     notes += [f"{_quote(item.name)} of {name} is left out: {item.left_out}" for item in own if item.left_out]
     keys = [
@@ -375,8 +375,8 @@ def _repeated_id(file: str, column: TextColumn) -> DataFault:
         "DATA_ID_DUPLICATE",
         f"{file}: column '{column.source}' repeats in {n_repeated:,} of {len(column.index):,} rows, expected one row "
         "for each person",
-        hint="bring each person's rows into one before, as a count, a first or a last value; or draft them as a related table "
-        "beside a table of the people: PARTY=PEOPLE PARTY.TABLE=ROWS --id COLUMN; or name another column with --id",
+        hint="draft the rows as a related table beside a table of the people: PARTY=PEOPLE PARTY.TABLE=ROWS --id COLUMN; "
+        f"{ONE_ROW}; or name another column with --id",
     )
 
 

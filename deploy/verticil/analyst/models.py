@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from verticil.analyst.prediction import predict_study
 from verticil.shared.core.errors import Misuse
-from verticil.shared.mechanisms.share_noise import DISCRETE
+from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import rules

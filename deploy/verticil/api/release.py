@@ -504,6 +504,18 @@ class Release:
         records = frame if study.identifier is None else frame.drop(columns=[study.identifier.name])
         return next(tables_of_records([records], study))
 
+    def sdv_metadata(self) -> dict[str, Any]:
+        """Return how the Synthetic Data Vault describes the release's `tables`, for its `Metadata.load_from_dict`.
+
+        Raises:
+            ValueError: the release does not have its study.
+        """
+        from verticil.shared.release.formats.sdv_metadata import sdv_metadata
+
+        if self.models.study is None:
+            raise ValueError("the release does not have its study, which says what its columns are")
+        return sdv_metadata(self.models.study)
+
     def _check_table(self) -> int:
         """Check what the table says of its size, before it is read; return how many bytes it has at most.
 
@@ -513,7 +525,7 @@ class Release:
             ValueError, OSError: it is no table.
         """
         from verticil.shared.numerics.knowledge.columns import columns
-        from verticil.shared.synthesis.synthetic import check_parquet, read_records, table_bytes
+        from verticil.shared.synthesis.record_checks import check_parquet, read_records, table_bytes
         from verticil.tables.texts import MAX_ROWS
 
         path, study, n_records = self.file("synthetic.parquet"), self.models.study, self._n_records()
@@ -571,7 +583,7 @@ class Release:
     @cached_property
     def _codes(self) -> list[Codes]:
         """The synthetic records, as codes: (n,) of each variable."""
-        from verticil.shared.synthesis.synthetic import read_records
+        from verticil.shared.synthesis.record_checks import read_records
 
         table = self.file("synthetic.parquet")
         study = self.models.study

@@ -1,7 +1,7 @@
 """Attacks on the noise that a party adds to tables that it shares.
 
 The noise is made as for a study between peers, from site secret to noisy table: the key
-(`verticil.shared.mechanisms.share_noise.share_key`), then what the study's ``share`` asks for
+(`verticil.shared.mechanisms.shared_statistics_noise.share_key`), then what the study's ``share`` asks for
 (`verticil.party.protocol.peer.parameters.share_noise`). The two inputs differ in one person, who in each of the study's T tables
 is in one cell or in another. The loss of Gaussian noise grows with the sum over all tables of the differences of these two cells,
 so that sum is the outcome.
@@ -38,7 +38,7 @@ from verticil.party.protocol.peer.parameters import share_noise
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.discrete_gaussian import draw as discrete_gaussian
 from verticil.shared.mechanisms.gaussian import derived_key
-from verticil.shared.mechanisms.share_noise import share_key
+from verticil.shared.mechanisms.shared_statistics_noise import share_key
 from verticil.shared.privacy.accountant import cost_of, numerically
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts, PrivacyEvent, plan_events
@@ -120,7 +120,7 @@ def _shared(name: str, study: Study) -> Mechanism:
         noise=_noise_of(study),
         n_tables=event.tables,
         sigma=event.sigma,
-        weights=_weights(event.sigma),
+        weights=weights_of(event.sigma),
     )
 
 
@@ -145,7 +145,7 @@ def _sampler_mechanism(name: str, contributors: int, sigma: float) -> Mechanism:
 
     weights = np.ones(1)
     for _ in range(contributors):
-        weights = np.convolve(weights, _weights(sigma))
+        weights = np.convolve(weights, weights_of(sigma))
     return Mechanism(
         name=name,
         event=event,
@@ -157,7 +157,7 @@ def _sampler_mechanism(name: str, contributors: int, sigma: float) -> Mechanism:
     )
 
 
-def _weights(sigma: float) -> Floats:
+def weights_of(sigma: float) -> Floats:
     """Return the weights of a discrete Gaussian."""
     numbers = np.arange(-math.ceil(_REACH * sigma), math.ceil(_REACH * sigma) + 1)
     weights: Floats = np.exp(-(numbers**2) / (2 * sigma**2))

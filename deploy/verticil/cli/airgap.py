@@ -36,9 +36,9 @@ def party_export(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Do what is approved at a site without a line to the miner, and write all there is to send into one file.
+    """Do what is approved at a site without a network connection, and write all there is to send into one file.
 
-    In place of the daemon, which must not run. Export again where a file was lost: the next one says everything once more.
+    It takes the daemon's place, which must not run. Export again where a file was lost: the next one has everything once more.
     """
     from verticil.party.airgap.exchange import export_bundle
 
@@ -57,7 +57,7 @@ def party_import(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Take in what the miner tells in a file, at a site without a line to it. Sends nothing."""
+    """Take in a file from the miner at a site without a network connection. Sends nothing."""
     from verticil.party.airgap.exchange import import_bundle, take_releases
 
     document = site_of(config)
@@ -83,7 +83,7 @@ def miner_export(
     config: MinerConfigOption = Path("miner.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Write what a party without a line would be told into one file. The daemon may run."""
+    """Write all there is for a party without a network connection into one file. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
     from verticil.shared.federation.airgap.exchange import Exported
 
@@ -99,7 +99,7 @@ def miner_import(
     config: MinerConfigOption = Path("miner.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Take in what a party without a line sends in a file, as if it called. The daemon may run."""
+    """Take in a file from a party without a network connection, as if it called. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
     from verticil.shared.federation.airgap.exchange import Imported
 

@@ -68,14 +68,13 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         example="people.csv",
     ),
     "evaluate": Entry(
-        help="Hold synthetic tables of anybody against the real one: fidelity, utility, disclosure, stated knowledge.",
+        help="Compare synthetic tables, made by any program, with the real one: fidelity, utility, disclosure, stated knowledge.",
         module="verticil.cli.evaluate",
         function="evaluate_command",
         example="--real people.csv --synthetic synthetic.csv --holdout others.csv",
     ),
     "healthcheck": Entry(
-        help="Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when "
-        "it does.",
+        help="Ask a daemon whether it serves: read its state folder, and call a miner over mutual TLS, too. Exit 0 when it does.",
         module="verticil.cli.healthcheck",
         function="healthcheck",
         example="--config miner.toml",
@@ -93,13 +92,19 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         function="docs_command",
         example="runbook --no-browser",
     ),
+    "man": Entry(
+        help="Write the manual pages of all commands into a folder, for `man verticil`; older ones there are replaced.",
+        module="verticil.cli.manual",
+        function="man_command",
+        example="manual/man1",
+    ),
     "study": Entry(
         help="Write, check, submit and follow studies.",
         module="verticil.cli.study",
         example="check study.toml --n 30000",
     ),
     "knowledge": Entry(
-        help="What a study states of all records.",
+        help="Show and ask the rules of a study.",
         module="verticil.cli.knowledge",
         example="ask study.toml protocol=TCP port=53",
     ),
@@ -120,7 +125,7 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         example="init --federation hearts",
     ),
     "attack": Entry(
-        help="Attacks on what the mechanisms promise.", module="verticil.cli.attack", example="epsilon --draws 100000"
+        help="Test the bounds of privacy by attacks.", module="verticil.cli.attack", example="epsilon --draws 100000"
     ),
     "linkage": Entry(
         help="The key with which parties link their records.",

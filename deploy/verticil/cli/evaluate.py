@@ -41,7 +41,7 @@ def evaluate_command(
             help="A release's folder or a synthetic table; several, to compare them: repeat it, or list them behind it."
         ),
     ],
-    further: Annotated[list[Path] | None, typer.Argument(metavar="[S2...]", help="More synthetic tables.")] = None,
+    further: Annotated[list[Path] | None, typer.Argument(metavar="MORE_TABLES", help="More synthetic tables.")] = None,
     holdout: Annotated[
         Path | None,
         typer.Option(help="Real records that no synthetic one was made from; attacks need them for comparison."),
@@ -53,7 +53,8 @@ def evaluate_command(
         ),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the column that the others tell best.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column to predict; default: the one that the others tell best."),
     ] = None,
     related: RelatedOption = None,
     id_column: Annotated[
@@ -61,15 +62,15 @@ def evaluate_command(
     ] = None,
     only: OnlyOption = None,
     full: FullOption = False,
-    seed: Annotated[int, typer.Option(min=0, help="The first of five; the same one gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="First of five seeds; the same one gives the same bytes.")] = 0,
     fail_over: FailOverOption = None,
     out: OutOption = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Hold synthetic tables of anybody against the real one: fidelity, utility, disclosure, stated knowledge.
+    """Compare synthetic tables, made by any program, with the real one: fidelity, utility, disclosure, stated knowledge.
 
-    Each figure stands between what chance alone does and what the worst does, the worst first; there are no thresholds. It reads
-    real data: what it writes is for those who hold them.
+    Each figure is shown between two references, chance alone and the worst case; the worst figures come first. There are no pass
+    marks. The command reads real data: what it writes is for those who hold them.
     """
     from verticil.evaluate import evaluate
 
@@ -104,7 +105,7 @@ def evaluate_own_command(
     ] = None,
     only: OnlyOption = None,
     full: FullOption = False,
-    seed: Annotated[int, typer.Option(min=0, help="The first of five; the same one gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="First of five seeds; the same one gives the same bytes.")] = 0,
     fail_over: FailOverOption = None,
     out: OutOption = None,
     config: ConfigOption = Path("party.toml"),

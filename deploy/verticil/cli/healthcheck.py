@@ -19,7 +19,7 @@ def healthcheck(
     config: Annotated[Path, typer.Option(help="miner.toml or party.toml of the daemon.")],
     form: FormatOption = Format.text,
 ) -> None:
-    """Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when it does.
+    """Ask a daemon whether it serves: read its state folder, and call a miner over mutual TLS, too. Exit 0 when it does.
 
     What keeps it from its work is named, with its exit code: a full disk, an older ledger, a certificate that has ended.
     """

@@ -15,17 +15,6 @@ from verticil.cli.airgap import ask_miner
 from verticil.cli.output import Format, FormatOption, emit, put, say
 
 app = typer.Typer(no_args_is_help=True)
-app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
-    airgap.miner_export
-)
-app.command("import", epilog="Example: verticil miner import from-clinic.carried --config miner.toml")(
-    airgap.miner_import
-)
-app.command("ui", epilog="Example: verticil miner ui --config miner.toml")(pages.miner_ui)
-app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
-    service_unit.install_miner
-)
-
 _ConfigOption = Annotated[Path, typer.Option(help="miner.toml.")]
 
 
@@ -201,4 +190,16 @@ app.add_typer(
     name="audit",
     help="Show the log of callers that this miner refused; each line is chained to the one before.",
     epilog="Example: verticil miner audit verify --config miner.toml",
+)
+
+
+app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
+    airgap.miner_export
+)
+app.command("import", epilog="Example: verticil miner import from-clinic.carried --config miner.toml")(
+    airgap.miner_import
+)
+app.command("ui", epilog="Example: verticil miner ui --config miner.toml")(pages.miner_ui)
+app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
+    service_unit.install_miner
 )

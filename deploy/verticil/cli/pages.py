@@ -162,7 +162,7 @@ def study_ui(
     ] = "127.0.0.1:8897",
     form: FormatOption = Format.text,
 ) -> None:
-    """Design studies on a page, until Ctrl-C: columns beside what follows from them; writes the files that you save."""
+    """Design studies on a page, until Ctrl-C: see at once what each choice costs; writes the files that you save."""
     from verticil.design.pages import design_server
     from verticil.shared.documents.config import toml_text
 

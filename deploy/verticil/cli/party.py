@@ -50,7 +50,7 @@ def limits(
         words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         if isinstance(value, Mapping):
             words = "; ".join(f"{account}: {_limits_words(most)}" for account, most in value.items())
-            words = words or "not stated: what is drawn for everybody is refused"
+            words = words or "no limit is set, so that what is drawn for everybody is refused"
         say(f"{name:24} {words if words and value is not None else 'none'}")
     if publish is not None:
         put(f"signed in {publish}; analysts check with: verticil study check study.toml --limits {publish}")
@@ -196,7 +196,7 @@ def confirm_key(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Write down that a pinned key has the words that whoever has it read to you: it may deal masks, and its noise counts."""
+    """Confirm a pinned key, whose owner has read its words to you. The owner may then deal masks, and its noise counts."""
     from verticil.party.operator.keys import confirm_key as confirm
 
     _print_keys(confirm(config, name, " ".join(words)), form)

@@ -370,7 +370,7 @@ def restore(
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Make a site's folder again. What was sent since the backup its ledger does not know: the daemon asks the miner."""
+    """Restore a site's folder from a backup. Its ledger lacks what was charged later; the daemon asks the miner for it."""
     from verticil.party.operator.backup import restore as make
 
     result = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)

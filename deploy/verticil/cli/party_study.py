@@ -268,7 +268,7 @@ def load(
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Load a study between peers (model = "peer"): no miner tells of it, every party's operator loads the same file."""
+    """Load a study between peers (model = "peer"): no miner distributes it, every party's operator loads the same file."""
     from verticil.party.operator.peer_commands import load_study
 
     result = load_study(site_of(config), study)

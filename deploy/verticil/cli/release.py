@@ -158,7 +158,7 @@ def verify(
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Check every file, the signature and its chain. With neither --ca nor --fingerprint: consistency only, and exit 6."""
+    """Check every file, the signature and its chain. Without --ca and --fingerprint: only that files fit together; exit 6."""
     from verticil.shared.release.verification import verify_release_with
 
     result, deny_list = verify_release_with(folder, ca=ca, fingerprint=fingerprint, revoked=revoked)
@@ -255,7 +255,7 @@ def ask(
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Say how probable each category of a variable is, of all people or of those with --given, with the network's interval.
+    """Say how probable each category of a variable is, for all people or for those whom --given selects, with an interval.
 
     Exact, nothing is drawn. Intervals are conditional on the network's structure, as all of a release are.
     """

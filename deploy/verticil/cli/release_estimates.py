@@ -32,7 +32,7 @@ def regress(
     level: LevelOption = 0.95,
     form: FormatOption = Format.text,
 ) -> None:
-    """Estimate a linear regression from a release's tables, with intervals that know of the noise.
+    """Estimate a linear regression from a release's tables, with intervals that include the noise.
 
     Effects are not shrunk, as they are in the synthetic records. "smoker == 'yes' ~ age" is about the share of a category. Names
     with signs stand in backticks.

@@ -97,7 +97,7 @@ def check(
     federation: FederationOption = Path("federation.toml"),
     form: FormatOption = Format.text,
 ) -> None:
-    """Show what a study promises each person and what it can learn; with --limits also what of it parties would not permit.
+    """Show what a study promises each person and what it can learn; with --limits also what parties would refuse.
 
     It is for the time before anyone works, and reads no data.
     """
@@ -176,8 +176,8 @@ def _print_check(result: Checked) -> None:
     from verticil.shared.privacy.figures import odds
     from verticil.shared.release.content import may_have_joint
     from verticil.shared.study import canonical
+    from verticil.shared.study.draft_review import origin_words
     from verticil.shared.study.protocols import disclosure, protocol_of
-    from verticil.shared.study.review import origin_words
 
     study, table, digest = result.study, result.table, canonical.digest(result.study).hex()
     prediction = "" if result.prediction is None else prediction_text(result.prediction)

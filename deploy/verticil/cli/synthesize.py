@@ -44,16 +44,21 @@ def synthesize_command(
         float | None,
         typer.Option(help="Epsilon of everything that is published, for each person; default: the study's, else 1."),
     ] = None,
-    delta: Annotated[float | None, typer.Option(help="With it; default: the study's, else 1e-9.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Delta that belongs to --epsilon; default: the study's, else 1e-9.")
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
-            help="Draw from the joint model of all noisy tables, from the network, by PrivBayes, or from a posterior of graphs: "
-            "with --epsilon inf of the records as they are, with no bound at all."
+            help="Draw from the joint model of all noisy tables, from the network, by PrivBayes, or from a posterior of graphs. "
+            "A posterior with --epsilon inf reads the records as they are: no bound of privacy holds."
         ),
     ] = "joint",
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Another one is another measurement, and charged; default: the study's.")
+        int | None,
+        typer.Option(
+            min=0, help="Seed of the noise; another one draws new noise, which is charged again; default: the study's."
+        ),
     ] = None,
     out: Annotated[
         Path | None,

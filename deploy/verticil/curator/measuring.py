@@ -27,7 +27,7 @@ from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.privacy import events
 from verticil.shared.release.curator import drawn_event
 from verticil.shared.study.document import Study
-from verticil.shared.study.tables import coarse_pairs, set_sigmas, tables_of
+from verticil.shared.study.tables import coarse_pairs, set_sigmas, table_sigmas, tables_of
 from verticil.shared.study.vocabulary import METHODS
 
 _PURPOSE: Final = b"verticil/curator/noise/v1"
@@ -89,9 +89,8 @@ def measure_tables(study: Study, table: Table, release: ColumnDraw, secret: Site
     """
     own = dict(zip(study.schema.names, table.codes, strict=True))
     columns = [unit_codes(study, index, own) for index in range(len(study.units))]
-    exact, key, sigmas = counted_tables(columns, study), noise_key(release, secret), set_sigmas(study)
-    assert sigmas.pairs is not None
-    noisy = noised(exact, sigmas.pairs, key)
-    if sigmas.coarse is None:
+    exact, key = counted_tables(columns, study), noise_key(release, secret)
+    noisy, coarse_sigma = noised(exact, table_sigmas(study), key), set_sigmas(study).coarse
+    if coarse_sigma is None:
         return noisy
-    return dataclasses.replace(noisy, coarse=noised_runs(summed(exact, noisy, coarse_pairs(study)), sigmas.coarse, key))
+    return dataclasses.replace(noisy, coarse=noised_runs(summed(exact, noisy, coarse_pairs(study)), coarse_sigma, key))

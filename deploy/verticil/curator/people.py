@@ -19,7 +19,7 @@ import numpy as np
 from verticil.curator.reading import Table, read_table
 from verticil.curator.spending import dataset_of
 from verticil.curator.state import CuratorState
-from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs
+from verticil.party.dataset.local_person_keys import KEY_BYTES, PeopleOfTable, PersonMacs
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.people.reading import read_everybody

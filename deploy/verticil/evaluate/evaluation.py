@@ -350,20 +350,20 @@ def _place_of(target: str, real: TextTable, tables: Coding) -> int:
     if target not in names:
         near = difflib.get_close_matches(target, names, 1)
         column = real.columns.get(target)
-        problem = "is left out of the comparison, see the notes" if column is not None else "is not in the tables"
+        problem = "is left out of the comparison (see the notes)" if column is not None else "is not in the tables"
         if column is not None and len(column.texts) < 2:
-            problem = f"has one value in all {real.n_rows:,} rows of the real table, expected at least two to predict"
+            problem = f"has one value in all {real.n_rows:,} rows of the real table, expected at least two"
         raise Misuse(
             "USAGE",
-            f"no column '{target}' to predict: it {problem}",
-            hint=f"'{near[0]}'?" if near else f"some of {', '.join(names)}; without --target the best is chosen",
+            f"column '{target}' cannot be predicted: it {problem}",
+            hint=f"is it '{near[0]}'?" if near else f"some of {', '.join(names)}; without --target the best is chosen",
         )
     place = tables.real.column(target)
     if np.count_nonzero(np.bincount(tables.real.codes[place])) < 2:
         raise Misuse(
             "USAGE",
-            f"no column '{target}' to predict: it has one value in all {tables.real.n:,} rows of the real table, expected at "
-            "least two to predict",
+            f"column '{target}' cannot be predicted: it has one value in all {tables.real.n:,} rows of the real table, expected "
+            "at least two",
             hint="leave --target out: the column that the others tell best is chosen",
         )
     return place

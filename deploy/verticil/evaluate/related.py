@@ -29,7 +29,7 @@ from verticil.shared.related.structure import Slots, slots_of
 from verticil.shared.related.tables import RelatedTable, is_structural
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study, rows_study
-from verticil.shared.synthesis.synthetic import read_records as read_synthetic
+from verticil.shared.synthesis.record_checks import read_records as read_synthetic
 from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
 

@@ -28,8 +28,8 @@ from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import require_reviewed
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, control_pb2
 

@@ -27,8 +27,8 @@ from verticil.pki.files import write_new
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.documents.config import RELAY
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import require_reviewed
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.review import require_reviewed
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 from verticil.simulation.table_layout import Tables, lay_out
 

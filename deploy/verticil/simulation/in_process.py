@@ -104,9 +104,9 @@ def simulate(
     """
     from verticil.party.operator.peer_commands import copy_release
     from verticil.shared.core.compiled import compiling_told
+    from verticil.shared.study.draft_review import require_reviewed
     from verticil.shared.study.protocols import protocol_of
     from verticil.shared.study.reading import read_study
-    from verticil.shared.study.review import require_reviewed
 
     document = study if isinstance(study, Study) else read_study(Path(study))
     if not unreviewed:

@@ -220,6 +220,13 @@ def _is_index(texts: Sequence[str]) -> bool:
     return first in {"0", "1"} and list(texts) == [str(number) for number in range(int(first), int(first) + len(texts))]
 
 
+ONE_ROW: Final = (
+    'at a node take one row a person, one_row = "first" (or "last", "any") and order = COLUMN in [dataset.NAME], or a summary, '
+    'summary = "count" (or "any", "sum", "min", "max", "first", "last") and table = TABLE in [dataset.NAME.columns.VARIABLE]'
+)
+"""What party.toml can say where people have several rows and a study has one."""
+
+
 def _repeated_id(base: ColumnProfile, n_values: int) -> str:
     """Return that a column which by its name names the person repeats; empty: it does not."""
     by_name = base.name.lower() in ID_NAMES or _ID_NAME.search(base.name) is not None
@@ -227,9 +234,8 @@ def _repeated_id(base: ColumnProfile, n_values: int) -> str:
     if not by_name or n_values < max(_FEW_IDS, _RARE_ID * n_rows) or n_values == n_rows:
         return ""
     return (
-        f"by its name it names a person, and it repeats in {n_rows - n_values:,} of {base.n_rows:,} rows: bring each "
-        "person's rows into one (a count, the first or the last value) before, or draft them as a related table beside a table "
-        "of the people (PARTY=PEOPLE PARTY.TABLE=ROWS)"
+        f"by its name it names a person, and it repeats in {n_rows - n_values:,} of {base.n_rows:,} rows: draft "
+        f"its rows as a related table beside a table of the people (PARTY=PEOPLE PARTY.TABLE=ROWS); {ONE_ROW}"
     )
 
 

@@ -32,10 +32,10 @@ from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.core.health import Vitals, require_room
-from verticil.shared.federation.audit import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import CredentialSource, check_validity, load_credentials, utc_now
 from verticil.shared.federation.membership.current import FollowedCredentials
+from verticil.shared.federation.refusals import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.transport.authorization import Revocations, check_revoked
 from verticil.shared.federation.transport.interface import Control, Coordinator, bind
 from verticil.shared.federation.transport.metrics import Metrics

@@ -40,25 +40,25 @@ from verticil.party.operator import commands
 from verticil.party.operator.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.operator.metrics import party_gauges
 from verticil.party.operator.same_people import look_at_people
-from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.between.context import PeerContext, lacking_packages
-from verticil.party.protocol.between.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.party_node import CoordinatorFactory, PartyNode, PeerNode
 from verticil.party.protocol.node.registry import rounds_of_protocols
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.relay.network import RelayNetwork
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
+from verticil.party.protocol.with_peers.context import PeerContext, lacking_packages
+from verticil.party.protocol.with_peers.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
 from verticil.shared.core import logs
 from verticil.shared.core.errors import Misuse
 from verticil.shared.core.health import Vitals, require_room
-from verticil.shared.federation.audit import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import CredentialSource, load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.membership.current import FollowedCredentials
 from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.federation.refusals import Refusals, RefusedLine, audit_writer, expiry_notice
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.federation.transport.client import Connection, GrpcCoordinator
 from verticil.shared.federation.transport.interface import Coordinator

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset import blinding, linkage, perturb
+from verticil.party.dataset import blinding, perturb, pseudonyms
 from verticil.party.dataset import undeclared_values as substitutes
 from verticil.party.dataset.column_draws import Column, ColumnDraw
 from verticil.party.dataset.compound_codes import Compound
@@ -39,12 +39,12 @@ from verticil.party.dataset.gathered_records import (
     UnitCodes,
 )
 from verticil.party.dataset.joined_people import People, join_people
+from verticil.party.dataset.local_person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.order_commitment import order_key, order_tree
-from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
+from verticil.party.dataset.people_rows import for_study, header
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
-from verticil.party.dataset.sources.open_source import header
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.related_people import SlotColumn, read_related, slot_columns
 from verticil.party.storage.secret import SiteSecret, secret_id
@@ -322,7 +322,10 @@ def _origin(dataset: str, account: str, rule: DatasetRule, study: Study, variabl
     column = with_properties(rule, study.knowledge, (variable.name,)).column(variable.name)
     if column.source == rule.id:
         raise _is_the_id(f"variable '{variable.name}'", dataset)
-    return Origin(dataset=dataset, account=account, source=column.source, recode=column.recode, written=column.written)
+    summary = column.summary
+    by = "" if summary is None or summary.kind not in ("first", "last") else ", ".join(rule.tables[summary.table].order)
+    written = ", ".join(filter(None, (column.written, rule.one_row_words, by and f"by {by}")))
+    return Origin(dataset=dataset, account=account, source=column.source, recode=column.recode, written=written)
 
 
 def read_people(
@@ -363,6 +366,7 @@ def read_people(
         of_slots = [index for index in units if study.units[index].variables[0] in of_dataset]
         units = [index for index in units if index not in of_slots]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
+        rule = for_study(rule, dataset, study.linkage.normalise, site_secret=site_secret.value)
         substitute = _substitution(
             study, variables, units, places, compounds, site_secret=site_secret.value, name_of_draws=name_of_draws
         )
@@ -393,6 +397,7 @@ def read_people(
                 site_secret=site_secret.value,
                 tag_macs=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
                 key_of=functools.partial(_key_of_slot, study, places, site_secret.value, name_of_draws),
+                folder=config.state_directory,
             )
             here = here.with_related(
                 related.codes,
@@ -467,7 +472,7 @@ def _read_table(
         progress(n_rows)
         if not batch.index.size:
             continue
-        ids = linkage.packed_ids(batch.ids, normalise)
+        ids = pseudonyms.packed_ids(batch.ids, normalise)
         person_tags = tags.of(ids)[batch.index]
         pairs, are_people = person_macs.of(batch.ids)
         if linked_by is None:
@@ -579,7 +584,7 @@ def read_holding(
     if mode == "dh-psi":
         linked_by = blinding.seed_macs(linkage_key, proposal_digest)
     elif mode != "order-commitment":
-        linked_by = linkage.pseudonym_macs(linkage_key, linkage.linkage_context(proposal_digest))
+        linked_by = pseudonyms.pseudonym_macs(linkage_key, pseudonyms.linkage_context(proposal_digest))
     people = read_people(
         config, study, site_secret=site_secret, linked_by=linked_by, name_of_draws=name_of_draws, progress=progress
     )
@@ -587,7 +592,7 @@ def read_holding(
     if mode == "order-commitment" and len(people.tags):
         with disk_faults(config.state_directory):
             tree = order_tree(order_key(linkage_key, proposal_digest), people.names())
-    none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
+    none = np.empty((0, pseudonyms.PSEUDONYM_BYTES), dtype=np.uint8)
     return LocalDataset(
         tags=people.tags,
         keys=people.keys,

@@ -16,8 +16,8 @@ from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.local_dataset import LocalDataset, read_holding, releases_of
 from verticil.party.people.sketches import Sketches
-from verticil.party.policy import approval
-from verticil.party.policy.approval import Review
+from verticil.party.policy import approval_checks
+from verticil.party.policy.approval_checks import Review
 from verticil.party.policy.decision_store import DecisionStore
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_recovery import check_traces, open_database
@@ -141,8 +141,8 @@ class Site:
         return holding
 
     def review(self, record: StudyRecord, at: datetime) -> Review:
-        """Everything that is looked at before anybody says yes; raises as `verticil.party.policy.approval.review`."""
-        return approval.review(
+        """Everything that is looked at before anybody says yes; raises as `verticil.party.policy.approval_checks.review`."""
+        return approval_checks.review(
             self.config,
             self.ledger,
             self.sketches,
@@ -155,7 +155,7 @@ class Site:
     def releases(self, study: Study, holding: LocalDataset) -> dict[int, ColumnDraw]:
         """Return what releasing each of this party's units of `study` means; raises as `origins`."""
         releases = releases_of(self.config, study, holding, site_secret=self.site_secret)
-        return approval.as_drawn(releases, self.ledger)
+        return approval_checks.as_drawn(releases, self.ledger)
 
 
 def init_state(directory: Path, *, site_secret: bytes | None = None) -> None:

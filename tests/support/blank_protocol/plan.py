@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from support.blank_protocol.study import ROUNDS
-from verticil.party.protocol.between.plan import Facts, publishing, until_common
 from verticil.party.protocol.planning import Plan
+from verticil.party.protocol.with_peers.plan import Facts, publishing, until_common
 from verticil.shared.study.states import State
 
 
 class Step(StrEnum):
-    """One thing to do, beside those of `verticil.party.protocol.between.plan.Step`."""
+    """One thing to do, beside those of `verticil.party.protocol.with_peers.plan.Step`."""
 
     CHARGE = "charge"
     ROUND = "round"

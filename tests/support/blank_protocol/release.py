@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import numpy as np
 
 from support.blank_protocol.study import ROUNDS
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.context import PeerStudyContext
-from verticil.party.protocol.between.publication import write_and_sign
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext
+from verticil.party.protocol.with_peers.publication import write_and_sign
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.documents.json_document import Json, JsonNode
 from verticil.shared.documents.record import decode

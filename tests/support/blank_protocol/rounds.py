@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from support.blank_protocol.study import NAME, ROUNDS
-from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.reconciliation.forgotten import end_study
+from verticil.party.protocol.with_peers.rounds import MessageRounds
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.storage.disk import replace_file

@@ -12,14 +12,14 @@ from support.blank_protocol.plan import BlankFacts, Step, plan
 from support.blank_protocol.release import STATEMENT_BYTES, Taken, assemble, read_statement
 from support.blank_protocol.rounds import FOLDER, OpenRounds, StudyMessages, content, discard, files_of
 from support.blank_protocol.study import NAME, planned_event
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.context import PeerStudyContext
-from verticil.party.protocol.between.network import all_of
-from verticil.party.protocol.between.plan import Step as Between
-from verticil.party.protocol.between.shared_statistics import statistics, store_shared
-from verticil.party.protocol.between.study import BetweenStudy
 from verticil.party.protocol.planning import PeerFailedError, Plan, WaitedForError
 from verticil.party.protocol.statistics import EVERYONE
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext
+from verticil.party.protocol.with_peers.network import all_of
+from verticil.party.protocol.with_peers.plan import Step as Between
+from verticil.party.protocol.with_peers.shared_statistics import statistics, store_shared
+from verticil.party.protocol.with_peers.study import BetweenStudy
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.documents.record import encode

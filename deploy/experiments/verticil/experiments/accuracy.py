@@ -1,7 +1,8 @@
 """How far parameters learned from randomized records are from those of the records themselves.
 
 Tables of many runs are estimated at once: the run is an axis that is not randomized. Notation of
-`verticil.shared.numerics.estimation.design`: N the true counts of a family, N^ their unbiased estimate, theta_jk = N_jk / N_j.
+`verticil.shared.numerics.estimation.inverse_estimation`: N the true counts of a family, N^ their unbiased estimate, theta_jk =
+N_jk / N_j.
 
 Expected deviation (the records fixed, randomization alone; Theorem 2 of Ma & Sivakumar with the delta method):
 
@@ -28,8 +29,8 @@ from verticil.evaluate.measures.fidelity import conditional, conditional_diverge
 from verticil.shared.core.arrays import Counts, Floats, Ints
 from verticil.shared.mechanisms.transition import Transition
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import Design, as_design
 from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import Design, as_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 
 CLIP: Final = 1e-3

@@ -24,7 +24,7 @@ from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.core.arrays import Codes, Ints
 from verticil.shared.mechanisms.transition import Transition, identity, quantize
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.inverse_estimation import as_design
 from verticil.shared.synthesis.synthesis import sample_codes
 
 

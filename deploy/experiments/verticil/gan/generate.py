@@ -46,8 +46,8 @@ from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.durable import rename
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import require_reviewed
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.review import require_reviewed
 from verticil.shared.synthesis.synthesis import decode_of_study
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def generate_records(
     rule_loss: Annotated[
         RuleLossChoice | None,
         typer.Option(
-            help="kipps, gan: head, as it was (the default), or holds, the loss of vae: nearer, and rules are broken less often."
+            help="kipps, gan: head, the paper's loss (the default), or holds, the loss of vae: nearer, with fewer broken rules."
         ),
     ] = None,
 ) -> GeneratorResult:
@@ -115,6 +115,6 @@ def settings_of(
 
 
 METHOD: Final = Generator(
-    help="Or, with torch, by the generator of KIPPS: records and a statement, and no release.",
+    help="kipps, with torch: the generator of that paper makes records and a statement, and no release.",
     generate=generate_records,
 )

@@ -32,9 +32,9 @@ from verticil.miner.learning.scoring.tuning import TUNING as SCORING
 from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Codes, Counts, Floats
 from verticil.shared.numerics.estimation.axes import apply_axes, plogp
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.estimators import em_projection
 from verticil.shared.numerics.estimation.information import Link, plug_in_information
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.parent_smoothing import backed_off
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support

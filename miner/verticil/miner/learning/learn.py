@@ -36,7 +36,7 @@ from verticil.miner.learning.structure import Search
 from verticil.shared.core.arrays import Codes, Counts
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
-from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 from verticil.shared.numerics.joint.estimate import JointEstimate
 from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.numerics.knowledge.support import Support

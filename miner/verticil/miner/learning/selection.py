@@ -29,7 +29,7 @@ n the records, lambda the contrast factor of a randomized column of the family (
 randomization), so that the left side is what the records are worth. Else the parent with the least information about the child
 goes, again and again, until that holds. Required parents stay, and so does the last one: a test has shown that it tells
 something. Estimates of a larger table follow the noise, and what is sampled from them is further from the truth than with fewer
-parents; without noise leaning on smaller tables (`smaller_families`) is enough, unless cells are many times the records.
+parents; without noise leaning on smaller tables (`parent_smoothing`) is enough, unless cells are many times the records.
 
 The constant was chosen on networks whose truth is known: ``tests/bench/prior.py`` has the figures.
 """
@@ -66,7 +66,7 @@ from verticil.miner.learning.search.protocol import (
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tuning import TUNING
 from verticil.shared.core.arrays import Codes
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study

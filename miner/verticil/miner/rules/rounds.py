@@ -261,7 +261,7 @@ class Rounds(MessageRounds):
         if not 0 < size <= most or len(sha256) != 32:
             raise PeerFault(
                 "MESSAGE_INVALID",
-                f"{name}: {size} bytes and a digest of {len(sha256)} bytes, expected 1 to {most} and 32",
+                f"{name}: has {size} bytes, expected 1 to {most}; its digest has {len(sha256)} bytes, expected 32",
             )
         if open_round.whole.get(index) == sha256:
             return None

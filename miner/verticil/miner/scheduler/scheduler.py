@@ -25,8 +25,8 @@ from verticil.miner.rules.quorum import at_deadline, discard_left_out
 from verticil.miner.rules.session import Session, awaited_parties, timestamp
 from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob, TablesFile
 from verticil.miner.scheduler.learning import Executor, WorkerDied
-from verticil.miner.scheduler.noise import TableNoise, without_digest
 from verticil.miner.scheduler.retention import Retention
+from verticil.miner.scheduler.table_noise import TableNoise, without_digest
 from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import NOISE_SEED, remove_durably, replace_durably
@@ -109,17 +109,17 @@ class Scheduler:
     async def run(self) -> None:
         """Work until cancelled; running jobs are stopped then."""
         try:
-            await self._look(self._clean)
+            await self._visit_all(self._clean)
             while True:
                 generation = self._changes.generation
-                await self._look(self.advance)
+                await self._visit_all(self.advance)
                 if self._changes.closed:
                     await asyncio.Event().wait()  # no new work while the miner stops
                 await self._changes.wait(generation, _TICK_SECONDS)
         finally:
             await _cancel(*self._jobs.values(), *self._driven.values())
 
-    async def _look(self, work: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _visit_all(self, work: Callable[[bytes], Awaitable[None]]) -> None:
         try:
             await asyncio.to_thread(self._keep)
             waiting = await asyncio.to_thread(self._session.catalogue.unsettled)
@@ -142,7 +142,7 @@ class Scheduler:
 
     async def advance(self, digest: bytes) -> None:
         """Do what follows for one study. Not at the same time as `run`."""
-        await self._guard(digest, self._advance)
+        await self._guard(digest, self._start_due_work)
 
     async def _guard(self, digest: bytes, work: Callable[[bytes], Awaitable[None]]) -> None:
         """Do work for a study; what cannot be recovered from ends the study."""
@@ -159,14 +159,14 @@ class Scheduler:
             message = f"{type(error).__name__} at the miner"
             await self._fail(digest, Failure(code="INTERNAL", message=message, hint="see the miner's log"))
 
-    async def _advance(self, digest: bytes) -> None:
-        state, open_round, has_changed = await to_the_end(self._step, digest)
+    async def _start_due_work(self, digest: bytes) -> None:
+        state, open_round, has_changed = await to_the_end(self._update_state, digest)
         if has_changed:
             self._changes.notify()
         if digest not in self._jobs and digest not in self._driven:
             self._details.pop(digest, None)
         if open_round and digest not in self._driven:
-            driver = asyncio.create_task(self._guard(digest, self._round), name=f"round {digest.hex()[:12]}")
+            driver = asyncio.create_task(self._guard(digest, self._take_round_on), name=f"round {digest.hex()[:12]}")
             self._driven[digest] = driver
             driver.add_done_callback(lambda _driven: self._driven.pop(digest, None))
         if state is State.REVIEW and (names := await asyncio.to_thread(self._awaited_parties, digest)):
@@ -190,7 +190,7 @@ class Scheduler:
         tasks = [self._jobs.get(digest), self._driven.get(digest) if with_round else None]
         return [task for task in tasks if task is not None]
 
-    async def _round(self, digest: bytes) -> None:
+    async def _take_round_on(self, digest: bytes) -> None:
         """Take a round of messages as far as it goes, again when something has arrived, and in every slot."""
         while not self._changes.closed:
             generation = self._changes.generation
@@ -211,7 +211,7 @@ class Scheduler:
         if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
             self._changes.notify()  # only of news: this wakes the loop that came here
 
-    def _step(self, digest: bytes) -> tuple[State, bool, bool]:
+    def _update_state(self, digest: bytes) -> tuple[State, bool, bool]:
         """Do the next thing that needs no waiting; the state after it, whether there is a round, and a new fact. Blocks."""
         session, catalogue = self._session, self._session.catalogue
         record = session.record(digest)
@@ -285,7 +285,7 @@ class Scheduler:
         files = session.store.study(digest)
         if not await to_the_end(self._has_valid_release, files.release):
             await self._enter(digest, "estimating")
-            job = await to_the_end(self._job, record)
+            job = await to_the_end(self._learning_job, record)
             if (noise := self._noise(job)) is not None:
                 job = await self._with_noise(record, job, noise)
 
@@ -325,7 +325,7 @@ class Scheduler:
         await asyncio.to_thread(self._session.catalogue.set_learning, digest, stage)
         self._changes.notify()
 
-    def _job(self, record: StudyRecord) -> LearningJob:
+    def _learning_job(self, record: StudyRecord) -> LearningJob:
         session = self._session
         effective = session.effective(record)
         files = session.store.study(record.digest)

@@ -26,14 +26,14 @@ from verticil.party.airgap.coordinator import OfflineCoordinator
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.protocol.context import PartyContext
-from verticil.party.protocol.coordinated.plan import Step
-from verticil.party.protocol.coordinated.study import CoordinatedStudy
-from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Meaning, Outcome, meaning_of
 from verticil.party.protocol.node.registry import study_of_miner
 from verticil.party.protocol.node.task_ingest import read_proposal, remember
+from verticil.party.protocol.outgoing_errors import redact_error
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.retry import TRIED_AGAIN
+from verticil.party.protocol.with_miner.plan import Step
+from verticil.party.protocol.with_miner.study import CoordinatedStudy
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError
@@ -270,7 +270,7 @@ async def _work(node: PartyContext, coordinator: OfflineCoordinator, task: coord
         # What was sent since the miner told this may be lost: it is sent again.
         is_stored = remember(node, task, study, fresh=True)
     except PeerFault as error:
-        report = coordinator_pb2.ReportRequest(study_digest=task.study_digest, failure=to_detail(outward(error)))
+        report = coordinator_pb2.ReportRequest(study_digest=task.study_digest, failure=to_detail(redact_error(error)))
         with contextlib.suppress(AnsweredLater):
             await coordinator.report(report)
         return

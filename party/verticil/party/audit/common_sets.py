@@ -6,10 +6,10 @@ everybody else's values are the same in both. Whoever chooses the other party's 
 the same of which no two are near: U, U without S, and S with one person more, leave that person.
 
 What is remembered. Of each distinct common set that this party accepted 8 bytes for each person, ascending, in ``state/common``
-(mode 0600): the loose key of `verticil.party.dataset.person_keys`, so no rule of a study moves it. It comes from the site secret:
-a file says nothing to whoever has no such secret, and it holds no id; the site itself has the ids anyway. The database has the
-sum of the exact keys modulo 2^64, which tells whether two sets, or a sum of sets and another one, are the very same people.
-A set has one place, however many studies are about it. No set is ever dropped: where all places are taken
+(mode 0600): the loose key of `verticil.party.dataset.local_person_keys`, so no rule of a study moves it. It comes from the site
+secret: a file says nothing to whoever has no such secret, and it holds no id; the site itself has the ids anyway. The database
+has the sum of the exact keys modulo 2^64, which tells whether two sets, or a sum of sets and another one, are the very same
+people. A set has one place, however many studies are about it. No set is ever dropped: where all places are taken
 (``policy.max_common_sets``), a study about other people is refused, or goes on without being remembered, as the policy says.
 
 What is compared, over all studies of this site and all of its data sets, whatever was released then: the people that are in
@@ -112,7 +112,7 @@ class CommonSets:
         """Return how the site recognises some people in every study.
 
         Args:
-            keys: (n, 16), uint8; see `verticil.party.dataset.person_keys.PersonMacs.of`.
+            keys: (n, 16), uint8; see `verticil.party.dataset.local_person_keys.PersonMacs.of`.
             rows: (m,) the people; None: all.
 
         Raises:

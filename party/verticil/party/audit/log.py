@@ -13,7 +13,7 @@ Promises
 
 Note the head that ``verticil party audit verify`` prints, outside this machine: whoever may write both the file and the database
 of this site could write another history. The file is never rotated: an event takes some 400 bytes, a study some ten or twenty
-events, and refused calls are bounded by their own rule (`verticil.shared.federation.audit`).
+events, and refused calls are bounded by their own rule (`verticil.shared.federation.refusals`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ this party's people are found, and from then on no id can be blinded for the stu
 before the next one is begun; the same key and the same input give the same bytes, so a party that was killed goes on where it
 stood. The own list stays until the study ends: it says which of the party's records a token is.
 
-The lists are sent and received in `verticil.party.protocol.central.alignment` and `verticil.party.protocol.between.ring`.
+The lists are sent and received in `verticil.party.protocol.central.alignment` and `verticil.party.protocol.with_peers.ring`.
 """
 
 from __future__ import annotations

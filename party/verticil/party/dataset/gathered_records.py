@@ -24,8 +24,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.party.dataset.local_person_keys import PAIR_BYTES
 from verticil.party.dataset.macs import PackedIds
-from verticil.party.dataset.person_keys import PAIR_BYTES
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
 from verticil.shared.core.arrays import Codes, give_back, typed
 from verticil.shared.storage.sorting import Sorter, keys_of

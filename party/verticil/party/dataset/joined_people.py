@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.gathered_records import MEMORY_ROWS, IdSpool, in_both
-from verticil.party.dataset.person_keys import PeopleOfTable
+from verticil.party.dataset.local_person_keys import PeopleOfTable
 from verticil.shared.core.arrays import Codes, taken, typed
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.unlinked_files import KeptRows

@@ -13,8 +13,8 @@ for the transition matrix). AES is used as a pseudo-random function of distinct 
 is computational in it, and needs tags that are MACs: an id cannot be chosen so that two records share a block.
 
 Blocks are never shared between columns, because the key is the unit's own. The true code of a compound is the code of its
-combination (`compounds`), drawn once for all its columns. `perturb_numba` and `perturb_numpy` give equal bytes; `perturb` takes
-the first where numba is installed. `subsets` releases sets of categories from the same blocks.
+combination (`compound_codes`): one draw for all its columns. `perturb_numba` and `perturb_numpy` give equal bytes; `perturb`
+takes the first where numba is installed. `subsets` releases sets of categories from the same blocks.
 """
 
 from __future__ import annotations

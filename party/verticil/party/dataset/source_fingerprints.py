@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.macs import PackedIds
-from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.shared.storage.unlinked_files import Rows
 

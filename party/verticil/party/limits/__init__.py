@@ -1,1 +1,1 @@
-"""What a site's people write down: limits, rules, codebooks, and the keys of who approves."""
+"""What a site's people write down: limits, rules and codebooks."""

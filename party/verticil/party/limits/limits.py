@@ -1,6 +1,6 @@
 """The site's own limits, checked at the site, whatever the miner or the analyst says.
 
-`objections` compares a study, with this party's own declaration in it, with the policy and lists everything that speaks
+`find_objections` compares a study, with this party's own declaration in it, with the policy and lists everything that speaks
 against it. It is a pure function: no files, no ledger. The lifetime budget and the rule on changed data need the ledger and
 are checked there (`verticil.party.policy.ledger`). What is permitted here still needs an approval.
 
@@ -182,10 +182,10 @@ class Objection:
     told: str = ""
 
 
-def objections(
+def find_objections(
     policy: Policy, study: Study, party: str, columns: Mapping[str, Column], *, today: date | None = None
 ) -> tuple[Objection, ...]:
-    """Everything in `study` that the policy does not permit.
+    """List everything in `study` that the policy does not permit.
 
     Args:
         policy: the site's limits.
@@ -197,17 +197,16 @@ def objections(
     Returns:
         Nothing when the policy permits the study; else one entry for each limit and variable, in the study's order.
     """
-    objections = [
-        *_of_study(policy, study, party, today),
-        *_of_statistics(policy, study, party),
-        *_of_variables(policy, study, party, columns),
-        *_of_epsilon(policy, study, party),
-        *_of_accounts(policy, study, party),
-        *_of_masks(policy, study, party),
-        *_of_columns(policy, study, party, columns),
-        *_of_breach(policy, study, party, columns),
-    ]
-    return tuple(objections)
+    return (
+        *_object_to_study(policy, study, party, today),
+        *_object_to_statistics(policy, study, party),
+        *_object_to_variables(policy, study, party, columns),
+        *_object_to_epsilon(policy, study, party),
+        *_object_to_accounts(policy, study, party),
+        *_object_to_masks(policy, study, party),
+        *_object_to_columns(policy, study, party, columns),
+        *_object_to_breach(policy, study, party, columns),
+    )
 
 
 def refuse(objections: Sequence[Objection], study_id: str) -> None:
@@ -246,7 +245,7 @@ def check_shared(policy: Policy, epsilon: float, reader: str = COLUMNS.name) -> 
         )
 
 
-def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> list[Objection]:
+def _object_to_study(policy: Policy, study: Study, party: str, today: date | None) -> list[Objection]:
     objections: list[Objection] = []
     days = 0 if today is None else (study.expires - today).days
     if policy.max_days is not None and days > policy.max_days:
@@ -264,7 +263,7 @@ def _of_study(policy: Policy, study: Study, party: str, today: date | None) -> l
     return objections
 
 
-def _of_statistics(policy: Policy, study: Study, party: str) -> list[Objection]:
+def _object_to_statistics(policy: Policy, study: Study, party: str) -> list[Objection]:
     """List objections to what a party shares besides randomized columns."""
     objections: list[Objection] = []
     for item in plan_events(study, party):
@@ -305,7 +304,7 @@ def _without_bound(study: Study, item: PlannedEvent) -> Objection:
     )
 
 
-def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+def _object_to_variables(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
     objections: list[Objection] = []
     for position in study.schema.owned_by(party):
         variable = study.schema[position]
@@ -330,7 +329,7 @@ def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str
     return objections
 
 
-def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
+def _object_to_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
     objections: list[Objection] = []
     rule = policy.of_columns(column_reader(study))
     for index in _readable_units(study, party):
@@ -367,12 +366,12 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
 
 def no_limit(reader: Reader) -> Objection:
     """Return the objection to something that is drawn for a reader whose account has no limits."""
-    text = f"something is drawn for {reader.words}, and party.toml states no limit for this account"
-    hint = f"set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
+    text = f"the study draws something for {reader.words}, and party.toml states no limit for this account"
+    hint = f"to allow it, set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
     return Objection(code="BUDGET_EXCEEDED", message=text, hint=hint)
 
 
-def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
+def _object_to_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
     """List objections to what a study draws on the other accounts; what is drawn for a reader needs that reader's own
     limits.
     """
@@ -388,7 +387,7 @@ def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
     return objections
 
 
-def _of_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
+def _object_to_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
     if not opens_tables(study):
         return []
     return [
@@ -399,7 +398,7 @@ def _of_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
     ]
 
 
-def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+def _object_to_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
     """List objections to one local column under several names: averaging the units' own noise takes it off again.
 
     A compound is one draw: what it tells of any of its columns is bounded by its whole epsilon, which counts once.
@@ -416,7 +415,7 @@ def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, 
     return objections
 
 
-def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
+def _object_to_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
     rule = policy.breach
     if rule is None:
         return []

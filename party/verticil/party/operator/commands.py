@@ -22,7 +22,7 @@ import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: i
 from verticil.party.config import PartyConfig, columns_toml, dataset_rule, place_toml
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import ENDINGS, DatasetRule
-from verticil.party.limits import limits as policy
+from verticil.party.limits.limits import find_objections
 from verticil.party.local_dataset import columns_of
 from verticil.party.operator.reports import confirmations
 from verticil.party.operator.view_model import (
@@ -47,12 +47,12 @@ from verticil.party.operator.view_model import (
     total,
     widen,
 )
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.policy.ledger_recovery import OLDER_HINT
 from verticil.party.policy.voting import Verdict, approver_key
-from verticil.party.protocol.coordinated import review
 from verticil.party.protocol.node.registry import party_protocol
+from verticil.party.protocol.with_miner import countersigning
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
@@ -70,8 +70,8 @@ from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total_epsilon
 from verticil.shared.storage.disk import create_file
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import require_reviewed
 from verticil.shared.study.protocols import disclosure
-from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State
 
 _STALE_SECONDS: Final = 90
@@ -299,7 +299,7 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        folder, manifest_sha256, release = review.check(site, record, _compare(record))
+        folder, manifest_sha256, release = countersigning.check(site, record, _compare(record))
         review_record = site.decisions.review(record.digest)
     return PendingRelease(
         **name_keys(record),
@@ -313,7 +313,7 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
     )
 
 
-def _compare(record: StudyRecord) -> review.ReleaseCheck:
+def _compare(record: StudyRecord) -> countersigning.ReleaseCheck:
     """Return what a study's protocol compares a release with."""
     return party_protocol(record.task.latest).compare
 
@@ -337,7 +337,7 @@ def countersign(
         record = site.state.find(study)
         site.voting.require_approver(record, approver, approver_key(config, approver, key))
         signing_key = SigningKey.load(config.signing_key, config.certificate)
-        review.countersign(site, record, signing_key, approver, utc_now(), compare=_compare(record))
+        countersigning.countersign(site, record, signing_key, approver, utc_now(), compare=_compare(record))
     return replace(look(config, study), approver=approver)
 
 
@@ -551,7 +551,7 @@ def study_status(
     proposal: Proposal | None = None
     shared: ShareView | None = None
     try:
-        study = approval.with_own_randomization(config, record.task.proposal_study)
+        study = approval_checks.with_own_randomization(config, record.task.proposal_study)
         local = columns_of(config, study)
         proposal = Proposal(
             title=study.title,
@@ -561,9 +561,7 @@ def study_status(
             columns=columns(config, study, {}),
             epsilon=number(total_epsilon(sent_epsilons(study, config.name))),
         )
-        objections = tuple(
-            objection.message for objection in policy.objections(config.policy, study, config.name, local)
-        )
+        objections = tuple(objection.message for objection in find_objections(config.policy, study, config.name, local))
         shared = share(study)
     except VerticilError as error:  # a broken table or declaration must not hide the other studies
         proposal, objections = None, (f"{error.code}: {error.message}",)

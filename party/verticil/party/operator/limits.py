@@ -4,7 +4,7 @@ The document says what a study may ask, for as long as the site publishes no oth
 it is there. It holds numbers and names of the policy, and the local columns that its codebooks are of; not what it denies
 (`deny_columns` names columns that nobody asked about), nothing of its tables, no sum of its ledger, and no lifetime limit, which
 says nothing without these sums. A study is compared with it by the same function as at the site
-(`verticil.party.limits.limits.objections`).
+(`verticil.party.limits.limits.find_objections`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import rfc8785
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.column_draws import Column
-from verticil.party.limits.limits import Objection, Policy, objections
+from verticil.party.limits.limits import Objection, Policy, find_objections
 from verticil.party.limits.masked import MaskedPolicy
 from verticil.shared.core.errors import Misuse, VerticilError, from_code
 from verticil.shared.documents.json_document import Json
@@ -71,7 +71,7 @@ class PublishedLimits:
             return ()
         own = [study.schema[position] for position in study.schema.owned_by(self.party)]
         columns = {item.name: Column(dataset="", source=item.name) for item in own}
-        return objections(self.policy, study, self.party, columns, today=today)
+        return find_objections(self.policy, study, self.party, columns, today=today)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

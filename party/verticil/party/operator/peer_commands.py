@@ -13,8 +13,8 @@ from pathlib import Path
 
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
-from verticil.party.policy.approval import check_expiry
-from verticil.party.protocol.between.publication import release_folder
+from verticil.party.policy.approval_checks import check_expiry
+from verticil.party.protocol.with_peers.publication import release_folder
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Misuse, PeerFault
@@ -25,9 +25,9 @@ from verticil.shared.storage.durable import rename
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import require_reviewed
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State, is_final
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from verticil.party.config import PartyConfig
-from verticil.party.limits import limits as policy
+from verticil.party.limits.limits import find_objections
 from verticil.party.local_dataset import columns_of, origins
 from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, total_words
 from verticil.party.operator.quorum_words import quorum_words
@@ -36,7 +36,7 @@ from verticil.party.operator.view_model import (
     share,
     widen,
 )
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.policy.comparison import labels_of
 from verticil.party.policy.rule_approval import ruling
 from verticil.party.site import Site
@@ -48,8 +48,8 @@ from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.privacy.events import plan_events
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.protocols import disclosure, opens_tables, protocol_of, sent_units
-from verticil.shared.study.review import origin_words
 from verticil.shared.study.states import State, is_final
 
 _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
@@ -221,7 +221,7 @@ def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
     terms: Terms | None = None
     differences: tuple[str, ...] | None = None
     try:
-        study = approval.with_own_randomization(config, record.task.proposal_study)
+        study = approval_checks.with_own_randomization(config, record.task.proposal_study)
         terms = Terms(
             title=study.title,
             purpose=study.purpose,
@@ -255,7 +255,7 @@ def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
 def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
     """Return what `show` says of a study; raises as it does, but for STUDY_UNKNOWN."""
     config = site.config
-    study = approval.with_own_randomization(config, record.task.proposal_study)
+    study = approval_checks.with_own_randomization(config, record.task.proposal_study)
     sent_indices, readable = sent_units(study), protocol_of(study).readable(study)
     own, readers = study.units_of(config.name), {item.unit: item.readers for item in plan_events(study, config.name)}
     rows = tuple(
@@ -318,7 +318,7 @@ def _recipients(config: PartyConfig, study: Study) -> tuple[str, ...]:
 
 
 def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> tuple[str, ...]:
-    objections = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
+    objections = find_objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
     over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.is_expired(now.date()) else []
     return (*over, *(item.message for item in objections))
 

@@ -32,7 +32,7 @@ from verticil.party.operator.view_model import (
     number,
     total,
 )
-from verticil.party.policy.approval import Review
+from verticil.party.policy.approval_checks import Review
 from verticil.party.policy.comparison import labels_of
 from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site

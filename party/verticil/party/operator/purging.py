@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
-from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.coordinated.review import drop, folder_of
 from verticil.party.protocol.node.registry import files_of_protocols, folders_of_protocols
 from verticil.party.protocol.randomization import Spool
+from verticil.party.protocol.with_miner.countersigning import drop, folder_of
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Misuse, Refusal

@@ -16,7 +16,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.limits.limits import Policy
 from verticil.party.local_dataset import origins
 from verticil.party.operator.accounts import peer_words, people_words
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.policy.comparison import impossible_words, normalise_words, variable_words
 from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site
@@ -653,7 +653,7 @@ def questions(config: PartyConfig, study: Study) -> Questions:
     return Questions(asked=tuple(question_list), normalise_words=normalise_words(study.linkage.normalise))
 
 
-def total(review: approval.Review) -> float:
+def total(review: approval_checks.Review) -> float:
     """Epsilon of one person: of the units that are sent."""
     sent_units = protocol_of(review.study).readable(review.study)
     return total_epsilon(release.epsilon for index, release in review.releases.items() if index in sent_units)

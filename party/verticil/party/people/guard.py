@@ -7,7 +7,8 @@ A charge is refused (SAME_PEOPLE)
   `same_people` says that they are the same people, or that they are counted apart.
 
 The answer rests on party.toml, the ledger, and the tables as they were last read, and on nothing that a study says but whose
-columns it asks for. It is the site's alone: others read that the policy refuses the study (`verticil.party.protocol.disclosure`).
+columns it asks for. It is the site's alone: others read that the policy refuses the study
+(`verticil.party.protocol.outgoing_errors`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from verticil.party.dataset.person_keys import PeopleOfTable, PersonMacs, TableKeys
+from verticil.party.dataset.local_person_keys import PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.source import read_batches
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.people.sketches import Sketches

@@ -1,6 +1,6 @@
 """A sketch of a table's people, and the share of people that two sketches have in common.
 
-A sketch holds the key of everybody whom a table names, 8 bytes each (`verticil.party.dataset.person_keys`), so the share is
+A sketch holds the key of everybody whom a table names, 8 bytes each (`verticil.party.dataset.local_person_keys`), so the share is
 exact: the people of the smaller table who are in the other one, divided by the size of the smaller. It is taken of the exact
 keys, and of the loose ones where no two people of either table share one; the larger of the two counts, so a table whose ids
 changed their spelling is recognised.
@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.party.dataset.person_keys import Keys, PeopleOfTable
+from verticil.party.dataset.local_person_keys import Keys, PeopleOfTable
 from verticil.shared.core.arrays import give_back
 
 LIMIT: Final = Fraction(1, 3)

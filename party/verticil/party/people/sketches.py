@@ -21,7 +21,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from verticil.party.dataset.person_keys import Keys, PeopleOfTable
+from verticil.party.dataset.local_person_keys import Keys, PeopleOfTable
 from verticil.party.people.sketch import Sketch, share
 from verticil.party.storage.database import Database
 from verticil.shared.core.arrays import bytes_in_parts, sha256_of

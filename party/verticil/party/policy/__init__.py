@@ -1,1 +1,1 @@
-"""What a site's people allow: limits, approvals, votes, rules, and the ledger of what was spent."""
+"""What a site's people decide: approvals, votes, rules that approve, and the ledger of what was spent."""

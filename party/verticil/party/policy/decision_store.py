@@ -5,9 +5,10 @@ As in `verticil.party.storage.studies` every method is one transaction that is o
 
 Each person named in party.toml as ``[[approver]]`` has an Ed25519 key. The private half is a file of that person (PEM, 0600,
 with a passphrase or without), which needs to lie on the party's machine only while the command runs; the public half stands in
-party.toml. A vote is a statement over the digest of everything that is approved (`verticil.party.policy.approval.content_of`), so
-it counts for that content at that party and for nothing else. Votes are checked when they are given, when they are counted, and
-again before every step that sends something: a row that somebody writes into the database is not a vote.
+party.toml. A vote is a statement over the digest of everything that is approved
+(`verticil.party.policy.approval_checks.content_of`), so it counts for that content at that party and for nothing else. Votes are
+checked when they are given, when they are counted, and again before every step that sends something: a row that somebody writes
+into the database is not a vote.
 
 These keys are neither TLS keys nor the party's signing key, and no certificate goes with them: party.toml is the list. The
 approval that leaves the site is signed by the party and names who voted.

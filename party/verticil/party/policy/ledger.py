@@ -82,7 +82,7 @@ def _no_room(dataset: str, reader: Reader, short: Shortage) -> Refusal:
     return Refusal(
         "BUDGET_EXCEEDED",
         f"data set '{dataset}'{whose}: {short.what} {short.asked:.4g} on top of what was charged before{under_way},"
-        f" expected at most {short.limit:g}",
+        f" expected at most {short.limit:g} in all",
         hint=f"the limit is policy.{key}, and verticil party ledger has the sums; {free}",
     )
 
@@ -500,7 +500,7 @@ class Ledger(LedgerDraws):
                 return NOTHING
             numbered_release = replace(release, event=assessment.event)
             people = self.people.digest(release.dataset)
-            self.put_back(
+            self.write_row(
                 numbered_release, version_tag=version_tag, charge=assessment.charge, unit=unit, people=people, **send
             )
         return assessment.charge
@@ -574,7 +574,7 @@ class Ledger(LedgerDraws):
             events = [shared.event] if charge else []
             self.check_room(shared.dataset, events, policy, study_digest=send["study_digest"])
             people = self.people.digest(shared.dataset)
-            self.put_back(shared, version_tag=b"", charge=charge, unit=None, people=people, **send)
+            self.write_row(shared, version_tag=b"", charge=charge, unit=None, people=people, **send)
         return charge
 
     def _check_first(self, shared: ColumnDraw, send: Send) -> None:
@@ -593,7 +593,7 @@ class Ledger(LedgerDraws):
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
         return self._database.has(query, (*release.draw, release.fingerprint))
 
-    def put_back(
+    def write_row(
         self,
         release: ColumnDraw,
         *,

@@ -207,7 +207,7 @@ def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection
             unit, version_tag = None, b""
             cost = Cost(epsilon=charge.charged if is_column else math.inf, delta=0.0)
         for release in releases:
-            ledger.put_back(
+            ledger.write_row(
                 release,
                 charge=cost,
                 version_tag=version_tag,

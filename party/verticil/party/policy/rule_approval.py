@@ -20,8 +20,7 @@ from typing import Final
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.column_draws import Column, ColumnDraw, Origins
-from verticil.party.limits import limits as policy
-from verticil.party.limits.limits import Objection
+from verticil.party.limits.limits import Objection, find_objections, refuse
 from verticil.party.limits.rules import (
     RULE_PREFIX,
     RequestFacts,
@@ -33,8 +32,8 @@ from verticil.party.limits.rules import (
     questions_of,
 )
 from verticil.party.local_dataset import columns_of, origins, release_of
-from verticil.party.policy import approval
-from verticil.party.policy.approval import AUTOMATIC
+from verticil.party.policy import approval_checks
+from verticil.party.policy.approval_checks import AUTOMATIC
 from verticil.party.policy.planned_statistics import statistics_of
 from verticil.party.policy.voting import Voting
 from verticil.party.storage.studies import StudyRecord
@@ -108,10 +107,10 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     """
     config, today = voting.config, at.date()
     try:
-        study = approval.with_own_randomization(config, record.task.proposal_study)
-        approval.check_expiry(study, today)
+        study = approval_checks.with_own_randomization(config, record.task.proposal_study)
+        approval_checks.check_expiry(study, today)
         columns = columns_of(config, study)
-        policy.refuse(policy.objections(config.policy, study, config.name, columns, today=today), study.id)
+        refuse(find_objections(config.policy, study, config.name, columns, today=today), study.id)
         before = _list_releases(voting, study) if voting.secret.value else None
         if before is not None:
             _check_room(voting, study, before)
@@ -144,7 +143,7 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     return Ruling(rule=None, why=tuple(why)) if why else Ruling(rule=fitting)
 
 
-def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objection, ...]:
+def find_rule_objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objection, ...]:
     """Return what keeps a study from approval here, before anybody looks at it: policy, codebooks, lifetime budget.
 
     It rests on the study, party.toml and the ledger. The budget is judged only where the ledger cannot tell whether the table has
@@ -161,9 +160,9 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
         DataFault: as `columns_of`.
     """
     config = voting.config
-    study = approval.with_own_randomization(config, record.task.proposal_study)
+    study = approval_checks.with_own_randomization(config, record.task.proposal_study)
     columns = columns_of(config, study)
-    reasons = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
+    reasons = list(find_objections(config.policy, study, config.name, columns, today=at.date()))
     if config.policy.approval == "rules":
         own = [study.schema[position] for position in study.schema.owned_by(config.name)]
         codebooks = config.codebook.columns
@@ -229,7 +228,7 @@ def _approved_by_people(voting: Voting) -> Iterable[RequestFacts]:
             study = record.task.proposal_study
         except VerticilError:  # of a version that this one does not read: it covers nothing
             continue
-        origins = voting.decisions.get_origins(record.digest, approval.content_of(record.approval))
+        origins = voting.decisions.get_origins(record.digest, approval_checks.content_of(record.approval))
         yield questions_of(study, voting.config.name, _columns(origins or {}))
 
 

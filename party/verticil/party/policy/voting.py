@@ -33,8 +33,8 @@ from verticil.party.dataset.column_draws import origins_of, seals
 from verticil.party.limits.rules import RULE_PREFIX, Rule, approver_name
 from verticil.party.local_dataset import LocalDataset, releases_of
 from verticil.party.people.sketches import Sketches
-from verticil.party.policy import approval
-from verticil.party.policy.approval import AUTOMATIC, Review
+from verticil.party.policy import approval_checks
+from verticil.party.policy.approval_checks import AUTOMATIC, Review
 from verticil.party.policy.comparison import changes, data_changes
 from verticil.party.policy.decision_store import ApproverKey, Approvers, DecisionStore, Vote
 from verticil.party.policy.ledger import Ledger
@@ -145,12 +145,12 @@ class Voting:
             DataFault, Misuse: as `origins`.
         """
         releases = releases_of(self.config, approved_study, holding, site_secret=self.secret.value)
-        releases = approval.as_drawn(releases, self.ledger)
-        approval.check_data(
+        releases = approval_checks.as_drawn(releases, self.ledger)
+        approval_checks.check_data(
             approved_study,
             stored_approval,
             seals(releases, record.digest, site_secret=self.secret.value),
-            then=self.decisions.get_origins(record.digest, approval.content_of(record.approval or b""))
+            then=self.decisions.get_origins(record.digest, approval_checks.content_of(record.approval or b""))
             if record.approval
             else None,
             now=origins_of(releases, holding.n_records),
@@ -172,11 +172,11 @@ class Voting:
         """
         stored_approval = held_approval(record.approval or b"")
         study = record.task.proposal_study
-        approved_study = approval.check_binding(self.config, study, stored_approval, record.digest, today)
+        approved_study = approval_checks.check_binding(self.config, study, stored_approval, record.digest, today)
         if giver:
-            approvers, content = self.approvers.now(), approval.content_of(record.approval or b"")
+            approvers, content = self.approvers.now(), approval_checks.content_of(record.approval or b"")
             voters = self.decisions.voters(record, content, approvers, self.config.name)
-            approval.check_giver(self.config.policy, study, stored_approval, voters, approvers)
+            approval_checks.check_giver(self.config.policy, study, stored_approval, voters, approvers)
         return approved_study
 
     def changes(self, record: StudyRecord) -> tuple[StudyRecord | None, tuple[str, ...]]:
@@ -230,8 +230,8 @@ class Voting:
         if not by_itself:
             self.require_approver(record, name, key)
         else:
-            approval.check_open(record)
-        review = approval.review(
+            approval_checks.check_open(record)
+        review = approval_checks.review(
             config,
             self.ledger,
             self.sketches,
@@ -247,7 +247,7 @@ class Voting:
                 self._check_approver(name)
             before, record = record, self.state.study(record.digest)
             if record != before:
-                approval.check_open(record)
+                approval_checks.check_open(record)
             approvers = self.approvers.now()
             voters = self.decisions.voters(record, review.content, approvers, config.name)
             then = self.decisions.get_origins(record.digest)
@@ -256,7 +256,7 @@ class Voting:
                 what=What.VOTE, who=name, study=record.digest, study_id=record.study_id, detail=review.content.hex()
             )
             again = record.approval is not None or record.task.approved
-            if again and approval.stands(
+            if again and approval_checks.stands(
                 config, self.ledger, record, review, voters=voters, approvers=approvers, data_changes=differences
             ):
                 verdict = Verdict(review=review, approvers=(name,), complete=True)
@@ -298,7 +298,7 @@ class Voting:
         if approver.startswith(RULE_PREFIX) or approver == AUTOMATIC:
             raise Misuse("USAGE", f"the approver '{approver[:100]}' is reserved")
         self._check_approver(approver)
-        approval.check_open(record)
+        approval_checks.check_open(record)
         self._may_vote(approver, key)
 
     def deny(self, record: StudyRecord, approver: str, reason: str, at: datetime) -> None:
@@ -310,7 +310,7 @@ class Voting:
         """
         reason = checked_reason(reason, of="a denial")
         self._check_approver(approver)
-        approval.check_open(record, denied_is_fine=True)
+        approval_checks.check_open(record, denied_is_fine=True)
         event = Event(what=What.DENIAL, who=approver, study=record.digest, study_id=record.study_id, detail=reason)
         with self.database.transaction():
             note_configuration(self.audit, self.config.path, at, who=approver)

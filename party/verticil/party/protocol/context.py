@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.column_draws import ColumnDraw
-from verticil.party.dataset.linkage import check_own_size
-from verticil.party.limits import limits as policy
+from verticil.party.dataset.pseudonyms import check_own_size
+from verticil.party.limits.limits import find_objections, refuse
 from verticil.party.local_dataset import LocalDataset, columns_of
-from verticil.party.policy import approval
+from verticil.party.policy import approval_checks
 from verticil.party.protocol.planning import AskedAgainError, StoppedError
 from verticil.party.protocol.randomization import Spool, fill_spool
 from verticil.party.site import Site
@@ -171,11 +171,11 @@ def agreement(site: Site, record: StudyRecord, today: dt.date, *, giver: bool = 
     own_approval = held_approval(record.approval or b"")
     study = site.voting.check_binding(record, today, giver=giver)
     task = record.task
-    effective = approval.check_effective(study, task.effective, task.effective_digest, site.config.name)
+    effective = approval_checks.check_effective(study, task.effective, task.effective_digest, site.config.name)
     if effective.left_out:  # fewer parties are another study for the policy
         columns = columns_of(site.config, effective)
-        objections = policy.objections(site.config.policy, effective, site.config.name, columns, today=today)
-        policy.refuse(objections, effective.id)
+        objections = find_objections(site.config.policy, effective, site.config.name, columns, today=today)
+        refuse(objections, effective.id)
     agreed_study = Agreed(approval=own_approval, study=study, effective=effective)
     site.ledger.check_reserved(record.digest, site.config.policy)
     _check_common(record, agreed_study.minimum(site))
@@ -197,7 +197,7 @@ def _check_secret(site: Site, record: StudyRecord, study: Study) -> None:
     """Check that the columns that were drawn for the study were drawn with the present site secret."""
     artifacts = site.state.artifacts(record.digest, record.task.effective_digest).values()
     if {ColumnDraw.from_json(item.facts).secret_id for item in artifacts} - {secret_id(site.site_secret)}:
-        raise approval.void(study, "its columns were drawn with another site secret")
+        raise approval_checks.void(study, "its columns were drawn with another site secret")
 
 
 def ask_again(node: PartyContext, record: StudyRecord, why: str) -> None:
@@ -263,7 +263,7 @@ class DatasetCache:
 
         def check() -> None:
             site = self._node.site
-            approval.check_rows(site.config.policy, record.study_id, holding.n_rows)
+            approval_checks.check_rows(site.config.policy, record.study_id, holding.n_rows)
             try:
                 site.voting.check_data(record, agreed_study.approval, agreed_study.study, holding)
                 if not self._is_sketched:

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.blinding import BlindingState
-from verticil.party.policy.approval import AUTOMATIC
+from verticil.party.policy.approval_checks import AUTOMATIC
 from verticil.party.policy.rule_approval import approve_by_rule
 from verticil.party.protocol.context import DatasetCache, PartyContext
 from verticil.party.protocol.planning import (

@@ -129,7 +129,7 @@ def _pack_codes(
     version_tag: bytes,
 ) -> Iterator[bytes]:
     channel = effective.units[index].transition
-    parts = randomized(
+    parts = randomize_in_parts(
         holding, rows, effective, index, release=release, version_tag=version_tag, site_secret=site.site_secret
     )
     return artifact.pack_parts(parts, len(rows) * channel.codes_per_record, channel.n_states)
@@ -162,7 +162,7 @@ def randomize(
     channel = study.units[index].transition
     n, n_done = len(rows) * channel.codes_per_record, 0
     codes_out: Codes = np.empty(n, np.uint8) if channel.n_states <= 256 else np.empty(n, np.uint16)
-    for part in randomized(
+    for part in randomize_in_parts(
         holding, rows, study, index, release=release, version_tag=version_tag, site_secret=site_secret
     ):
         codes_out[n_done : n_done + part.size] = part
@@ -170,7 +170,7 @@ def randomize(
     return codes_out
 
 
-def randomized(
+def randomize_in_parts(
     holding: LocalDataset,
     rows: NDArray[np.int64],
     study: Study,

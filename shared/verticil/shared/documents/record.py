@@ -322,7 +322,9 @@ def check_canonical(record: object, body: bytes, *, source: str) -> None:
     except (rfc8785.CanonicalizationError, UnicodeEncodeError):  # a number in it is beyond what JSON carries exactly
         same = False
     if not same:
-        raise Misuse("STUDY_INVALID", f"{source}: not in canonical form")
+        raise Misuse(
+            "STUDY_INVALID", f"{source}: not in canonical form", hint="submit study.toml with this version of verticil"
+        )
 
 
 def parse(data: bytes, *, source: str, limit: int = MAX_BYTES) -> Table:

@@ -26,7 +26,7 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast
 
 from verticil.shared.core import plugins
@@ -35,15 +35,17 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM, discrete_sigma
 from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
-from verticil.shared.mechanisms.share_noise import DISCRETE
+from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MASKED, MINER_ALONE, NOTHING, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of, recipients_of, sent_units
-from verticil.shared.study.tables import has_several_sets, tables_of, tables_sigma
+from verticil.shared.study.tables import has_several_sets, set_sigmas, set_sizes
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
 _INFINITE: Final = "infinite"
+LATER: Final = "later"
+"""Metadata of a field that events had only later: where it has its default it is not written, as before."""
 GROUP: Final = "verticil.events"
 """Of entry points: name of a kind -> the module that registers it."""
 
@@ -162,8 +164,21 @@ class NoisyTables(DiscreteGaussianCounts):
     """A miner added discrete Gaussian noise to every count of tables of randomized columns, and publishes what follows from them.
 
     What the randomization adds to the noise is not counted: the bound holds for tables of raw columns, too. Nobody but the miner
-    sees that the noise was drawn, and that nothing else is published.
+    sees that the noise was drawn, and that nothing else is published. Tables of single columns have a noise of their own, for one
+    epsilon and delta together with the others.
+
+    Attributes:
+        column_sigma: parameter of the noise on each count of single columns; None: none are measured.
+        columns: how many.
     """
+
+    column_sigma: float | None = field(default=None, metadata={LATER: True})
+    columns: int = field(default=0, metadata={LATER: True})
+
+    def __post_init__(self) -> None:
+        DiscreteGaussianCounts.__post_init__(self)
+        if (self.column_sigma is None) != (self.columns == 0) or not 0 < (self.column_sigma or 1.0) < math.inf:
+            raise ValueError(f"noise of sigma {self.column_sigma} on the tables of {self.columns} columns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +331,11 @@ def to_json(event: PrivacyEvent) -> str:
 
 def document(event: PrivacyEvent) -> dict[str, Parameter]:
     """Write an event as JSON values: its kind and its parameters; raises as `kind_of`."""
-    values = {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
+    values = {
+        item.name: getattr(event, item.name)
+        for item in dataclasses.fields(event)
+        if not (item.metadata.get(LATER) and getattr(event, item.name) == item.default)
+    }
     if event.reader == COLUMNS.name:
         del values["reader"]  # every event's, before there were accounts for others
     return {
@@ -346,6 +365,9 @@ def from_json(text: str) -> PrivacyEvent:
         raise _unreadable(kind.name, f"parameter '{newer[0][:40]}'")
     if parameters["reader"] not in KNOWN:
         raise _unreadable(kind.name, f"account '{str(parameters['reader'])[:40]}'")
+    for item in dataclasses.fields(kind.event):
+        if item.metadata.get(LATER):
+            parameters.setdefault(item.name, cast("Parameter", item.default))
     if parameters.keys() != types_of.keys():
         raise ValueError(
             f"privacy event '{kind.name}': got the parameters {sorted(parameters)}, expected {sorted(types_of)}"
@@ -453,14 +475,17 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     alone = not protocol_of(study).coordinated
     if rule is None or measures_itself(study) or opens_tables(study) or (alone and has_several_sets(study)):
         return  # of several sets: `privacy.layered`
-    tables = len(tables_of(study))
+    sizes, sigmas = set_sizes(study), set_sigmas(study)
+    assert sigmas.pairs is not None
+    own: dict[str, Any] = {} if alone else {"column_sigma": sigmas.columns, "columns": sizes.columns}
     event = (DiscreteGaussianCounts if alone else NoisyTables)(
-        sigma=tables_sigma(study),
-        tables=tables,
+        sigma=sigmas.pairs,
+        tables=sizes.pairs,
         delta=rule.delta,
         epsilon=rule.epsilon,
-        sensitivity=math.sqrt(2 * tables),
+        sensitivity=math.sqrt(2 * (sizes.pairs + sizes.columns)),
         reader=PUBLIC.name if alone else OTHERS,
+        **own,
     )
     names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
     yield PlannedEvent(event=event, variables=names, readers=("everyone",), joint=True)
@@ -484,6 +509,13 @@ def _discrete_losses(event: DiscreteGaussianCounts, n_changes: int | None = None
     # The weights of a sum are those of one draw but for a factor e^+-tau, tau = 5 sum_k e^(-2 pi^2 sigma_c^2 k / (k + 1)), below
     # 1.4e-38 for 25 contributors of sigma_c = 3: deltas are rounded up by 1e-12 of themselves, more than that over all counts.
     return Counter({DiscreteGaussianLoss(sigma=event.sigma): 2 * event.tables if n_changes is None else n_changes})
+
+
+def _losses_of_tables(event: NoisyTables, changes: int = 2) -> Counter[Loss]:
+    losses = _discrete_losses(event, changes * event.tables)
+    if event.column_sigma is not None:
+        losses[DiscreteGaussianLoss(sigma=event.column_sigma)] += changes * event.columns
+    return losses
 
 
 def cost_at(losses: Counter[Loss], delta: float, claim: float | None) -> Cost:
@@ -516,10 +548,15 @@ def _discrete_words(event: DiscreteGaussianCounts) -> str:
 
 
 def _table_words(event: NoisyTables) -> str:
-    cost = _discrete_cost(event)
+    cost = kind_of(event).cost(event)
+    single = (
+        ""
+        if event.column_sigma is None
+        else f", and of {event.column_sigma:.4g} to those of {event.columns} single columns"
+    )
     return (
         f"the miner adds discrete Gaussian noise of standard deviation {event.sigma:.4g} to every count of {event.tables} tables "
-        "of the randomized columns, and what is published follows from these and the number of people: epsilon "
+        f"of the randomized columns{single}, and what is published follows from these and the number of people: epsilon "
         f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. This rests on the miner's word: it has the "
         "columns, draws the noise, and could publish without"
     )
@@ -573,11 +610,11 @@ register(
     EventKind(
         name="noisy-tables",
         event=NoisyTables,
-        cost=_discrete_cost,
+        cost=lambda event: cost_at(_losses_of_tables(event), event.delta, event.epsilon),
         words=_table_words,
         of_study=_noisy_tables,
-        losses=_discrete_losses,
-        add_or_remove=lambda event: _discrete_losses(event, event.tables),
+        losses=_losses_of_tables,
+        add_or_remove=lambda event: _losses_of_tables(event, 1),
         deviation=lambda event: event.sigma,
     )
 )

@@ -1,6 +1,6 @@
 """The event of several sets of tables that one owner draws, each set with noise of its own, for one epsilon and delta together.
 
-A study of one owner can measure the profile of each number, all pairs, and pairs once more in runs of neighbouring categories
+A study of one owner can measure the profile of each number, each column, all pairs, and pairs once more in runs of neighbours
 (`verticil.shared.study.tables`). A later set is chosen by what the earlier ones gave, which the bound of their sum covers. The
 event names each set, and what it costs is that of all of them: they are calibrated together, and are never drawn apart.
 """
@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, Loss
 from verticil.shared.privacy.accounts import PUBLIC
-from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent, cost_at, register
+from verticil.shared.privacy.events import LATER, EventKind, PlannedEvent, PrivacyEvent, cost_at, register
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, protocol_of
 from verticil.shared.study.tables import has_several_sets, set_sigmas, set_sizes
@@ -22,7 +22,7 @@ from verticil.shared.study.tables import has_several_sets, set_sigmas, set_sizes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredCounts(PrivacyEvent):
-    """Discrete Gaussian noise was added to every count of three sets of tables; see the module.
+    """Discrete Gaussian noise was added to every count of up to four sets of tables; see the module.
 
     A person who is replaced moves from one cell to another in every table. The sensitivity is L2, over all tables.
 
@@ -33,6 +33,8 @@ class LayeredCounts(PrivacyEvent):
         coarse_tables: how many.
         profile_sigma: the same of the profiles of numbers; None: none are measured.
         profiles: how many.
+        column_sigma: the same of single columns; None: none are measured.
+        columns: how many.
         delta: at which epsilon is told, 0 < delta < 1.
         epsilon: that the noise was calibrated for, which is what the event costs if it is proved to be enough.
 
@@ -48,6 +50,8 @@ class LayeredCounts(PrivacyEvent):
     profiles: int
     delta: float
     epsilon: float
+    column_sigma: float | None = field(default=None, metadata={LATER: True})
+    columns: int = field(default=0, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         for sigma, n_tables in self.sets:
@@ -55,9 +59,7 @@ class LayeredCounts(PrivacyEvent):
                 raise ValueError(
                     f"noise of sigma {sigma:g} on {n_tables} tables, expected a finite sigma > 0 and a table"
                 )
-        if (self.coarse_sigma is None) != (self.coarse_tables == 0) or (self.profile_sigma is None) != (
-            self.profiles == 0
-        ):
+        if any((sigma is None) != (n_tables == 0) for sigma, n_tables in self._all_sets):
             raise ValueError("a set of tables without its noise, or noise without its tables")
         if not (0 < self.delta < 1 and 0 < self.epsilon < math.inf):
             raise ValueError(
@@ -67,12 +69,16 @@ class LayeredCounts(PrivacyEvent):
     @property
     def sets(self) -> tuple[tuple[float, int], ...]:
         """Sigma and number of tables of each set that is measured."""
-        all_sets = (
+        return tuple((sigma, n) for sigma, n in self._all_sets if sigma is not None)
+
+    @property
+    def _all_sets(self) -> tuple[tuple[float | None, int], ...]:
+        return (
             (self.sigma, self.tables),
+            (self.column_sigma, self.columns),
             (self.coarse_sigma, self.coarse_tables),
             (self.profile_sigma, self.profiles),
         )
-        return tuple((sigma, n) for sigma, n in all_sets if sigma is not None)
 
 
 def _losses(event: LayeredCounts, changes: int = 2) -> Counter[Loss]:
@@ -85,6 +91,8 @@ def _losses(event: LayeredCounts, changes: int = 2) -> Counter[Loss]:
 def _words(event: LayeredCounts) -> str:
     cost = cost_at(_losses(event), event.delta, event.epsilon)
     parts = [f"standard deviation {event.sigma:.4g} on {event.tables} tables of columns"]
+    if event.column_sigma is not None:
+        parts.append(f"{event.column_sigma:.4g} on {event.columns} tables of one column")
     if event.coarse_sigma is not None:
         parts.append(f"{event.coarse_sigma:.4g} on {event.coarse_tables} tables of ranges of neighbouring categories")
     if event.profile_sigma is not None:
@@ -108,9 +116,11 @@ def layered_counts(study: Study) -> LayeredCounts:
         coarse_tables=sizes.coarse,
         profile_sigma=sigmas.profiles,
         profiles=sizes.profiles,
+        column_sigma=sigmas.columns,
+        columns=sizes.columns,
         delta=rule.delta,
         epsilon=rule.epsilon,
-        sensitivity=math.sqrt(2 * (sizes.pairs + sizes.coarse + sizes.profiles)),
+        sensitivity=math.sqrt(2 * (sizes.pairs + sizes.columns + sizes.coarse + sizes.profiles)),
         reader=PUBLIC.name,
     )
 

@@ -1,8 +1,8 @@
 """What a run of PrivBayes costs, and the noise for a wanted cost.
 
 One event: discrete Gaussian noise on every whole-number score and on every cell of every measurement, and on the number of
-records where it is not public (`verticil.shared.numerics.privbayes.noise`: what a person changes of each, with the proofs). Their
-losses are composed as one sum; which tables are measured follows from the scores, how many measurements are made does not.
+records where it is not public (`verticil.shared.numerics.privbayes.calibration`: what a person changes of each, with the proofs).
+Their losses are composed as one sum; which tables are measured follows from the scores, how many measurements are made does not.
 
 Every account compares tables in which a person is replaced, so that its sums are of one relation: an event of which the epsilon
 is about a person who is added or removed is charged what it costs a person who is replaced (more: two cells of each table change,
@@ -25,7 +25,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA
 from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, Loss, delta_at
-from verticil.shared.numerics.privbayes.noise import (
+from verticil.shared.numerics.privbayes.calibration import (
     MEASUREMENTS,
     Noise,
     Relation,

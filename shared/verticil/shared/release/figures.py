@@ -22,7 +22,7 @@ from verticil.shared.numerics.model.network import Network, PairAccuracy, PairEs
 from verticil.shared.release.formats import model_json
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.marginals import WITHIN, model_shares, pair_accuracy
-from verticil.shared.synthesis.synthetic import TABLES, read_records
+from verticil.shared.synthesis.record_checks import TABLES, read_records
 
 _CLOSE: Final = 1e-9
 """Another machine may have computed a share; it differs by less."""

@@ -21,7 +21,7 @@ from verticil.shared.release.posterior import posterior_files
 from verticil.shared.release.related import related_files, related_limits
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.synthesis.synthetic import TABLES, table_bytes
+from verticil.shared.synthesis.record_checks import TABLES, table_bytes
 
 if TYPE_CHECKING:
     pass

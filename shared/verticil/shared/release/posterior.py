@@ -33,8 +33,7 @@ from verticil.shared.release.formats.posterior import (
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import check_set_cells, drawn_categories
 from verticil.shared.study.structure_document import structure_fault
-from verticil.shared.synthesis.synthesis import decode_of_study, sample_codes
-from verticil.shared.synthesis.synthetic import (
+from verticil.shared.synthesis.record_checks import (
     FALSE_ALARMS,
     TABLES,
     first_misplaced,
@@ -42,6 +41,7 @@ from verticil.shared.synthesis.synthetic import (
     read_records,
     unlikely_family,
 )
+from verticil.shared.synthesis.synthesis import decode_of_study, sample_codes
 from verticil.shared.synthesis.within_bins import tilts_of
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.release.formats.related_package import FORMATS
 from verticil.shared.release.formats.table_files import write_csv, write_parquet
 from verticil.shared.study.document import IdentifierRule, Study
+from verticil.shared.synthesis.record_checks import check_parquet, table_bytes
 from verticil.shared.synthesis.related_rows import PEOPLE, key_rule, tables_of_records, written_schemas
-from verticil.shared.synthesis.synthetic import check_parquet, table_bytes
 
 if TYPE_CHECKING:
     import pandas as pd

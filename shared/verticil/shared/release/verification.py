@@ -75,7 +75,7 @@ from verticil.shared.release.worth import worth_document
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.synthesis.synthetic import FALSE_ALARMS, record_fault
+from verticil.shared.synthesis.record_checks import FALSE_ALARMS, record_fault
 from verticil.wire.v1 import common_pb2
 
 REQUIRED = ("model.json", "study.json")

@@ -1,7 +1,7 @@
 """Rows of bytes in ascending order, of more than fit into memory: sorted runs on the disk that are merged block by block.
 
-A run is written to a file without a name (`nameless`). Rows are compared as unsigned bytes from the left. Up to `memory_rows`
-nothing is written.
+A run is written to a file without a name (`unlinked_files`). Rows are compared as unsigned bytes from the left. Up to
+`memory_rows` nothing is written.
 """
 
 from __future__ import annotations

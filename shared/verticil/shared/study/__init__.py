@@ -1,1 +1,1 @@
-"""The study document: what is asked, of whom, with which noise; its digest, its lint and its states."""
+"""The study document: what is asked, of whom, with which noise; its digest and its states."""

@@ -222,7 +222,7 @@ def check_own_part(approved_study: Study, effective: Study, party: str) -> None:
             party's noise is weaker than the proposal's.
     """
     where = f"study '{approved_study.id}'"
-    hint = "the miner tells another study than the one approved; nothing was sent"
+    hint = "the miner changed the study after it was approved; nothing was sent; ask the miner's operator"
     if effective.left_out:
         if party in {item.party for item in effective.left_out}:
             raise PeerFault(
@@ -241,7 +241,9 @@ def check_own_part(approved_study: Study, effective: Study, party: str) -> None:
     for index, (theirs, mine) in enumerate(zip(effective.units, approved_study.units, strict=True)):
         column = f"{where}: {mine.text}"
         if _holds(theirs) != _holds(mine):
-            raise PeerFault("STUDY_MISMATCH", f"{column}: unit {index} holds something else than approved", hint=hint)
+            raise PeerFault(
+                "STUDY_MISMATCH", f"{column}: unit {index} has other columns or categories than approved", hint=hint
+            )
         if mine.owner == party and theirs != mine:
             raise PeerFault("STUDY_MISMATCH", f"{column}: the matrix is not the one that '{party}' approved", hint=hint)
         if mine.owner != party and theirs != mine:

@@ -23,9 +23,9 @@ from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import OPTIONAL, Key, Within, read_fields, write
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms.privacy import Breach
-from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE, NOISE_WORDS
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.support import Support, support
 from verticil.shared.numerics.model.constraints import (
@@ -212,7 +212,7 @@ class ParameterRule:
     Attributes:
         estimator: em, clip or simplex.
         prior_count: Dirichlet pseudo-count of every cell; None: a row leans on the table with a parent less, and no variable
-            gets more parents than the records are worth (`estimation.smaller_families`, `learning.parents_cut`).
+            gets more parents than the records are worth (`estimation.parent_smoothing`, `learning.parents_cut`).
         interval_level: of the intervals.
     """
 
@@ -314,7 +314,7 @@ class ShareRule:
         epsilon, delta: of the noise that each party adds to the counts behind everything it shares; None: no noise, and what is
             shared is an exact function of the party's own raw data.
         minimum_count: a parameter that rests on fewer people is replaced by a backed-off value; 0: none is.
-        noise: its name, ``"discrete-gaussian"`` (`verticil.shared.mechanisms.share_noise`); None: there is none.
+        noise: its name, ``"discrete-gaussian"`` (`verticil.shared.mechanisms.shared_statistics_noise`); None: there is none.
     """
 
     epsilon: float | None = None
@@ -339,6 +339,8 @@ class TablesRule:
             (`related.structure.is_measured`), or ``all``.
         resolution: "two": pairs with an ordered column are measured again in runs of neighbouring categories; see there. None:
             "one", but for an owner alone.
+        one_way_part: the part of the noise's budget that measures each column on its own, beside the pairs. None: 0, but for an
+            owner alone, where it follows from the number of people (`analyst.prediction`). Model III has none.
     """
 
     epsilon: float
@@ -348,6 +350,7 @@ class TablesRule:
     ] = ()
     pairs: Annotated[str, Key(optional=True, choices=PAIRS)] = PAIRS[0]
     resolution: Annotated[Literal["one", "two"] | None, OPTIONAL] = None
+    one_way_part: Annotated[float | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from typing import Final
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
-from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
+from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE, NOISE_WORDS
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study

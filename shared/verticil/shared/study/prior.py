@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Counts
 from verticil.shared.core.errors import DataFault
-from verticil.shared.numerics.estimation.design import Design
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS, Estimator, inverse_estimate
+from verticil.shared.numerics.estimation.inverse_estimation import Design
 from verticil.shared.study.document import ParameterRule, Study
 
 
@@ -51,5 +51,5 @@ def negative_counts(study: Study, child: str) -> DataFault:
 
 def _alpha(rule: ParameterRule, child: str) -> float | NDArray[np.float64]:
     rows = dict(rule.prior_tables).get(child)
-    assert rule.prior_count is not None  # `check_prior`; of a study without a prior, no caller asks
+    assert rule.prior_count is not None  # `rules` checked it; of a study without a prior, no caller asks
     return rule.prior_count if rows is None else np.array(rows)

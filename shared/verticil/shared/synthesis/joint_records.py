@@ -15,7 +15,7 @@ smaller. What the drawing of few records loses in tables of pairs is nearly undo
 of weighted records those themselves are the cards. No record is swapped: a swap would put a dealt card back.
 
 Evidence is the model's (`Mixture.condition_on`). Swaps are decided in whole numbers, of a model that was rounded for publication
-(`model.rounding`) from shares that are exact sums: the same records with numba (`swapping`) or without, on any machine.
+(`model.rounding`) from shares that are exact sums: the same records with numba (`swapping_kernels`) or without, on any machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from verticil.shared.core.arrays import Codes, Floats, Ints
 from verticil.shared.numerics.model.joint import JointModel, Mixture
 from verticil.shared.study.document import Sampling
-from verticil.shared.synthesis import sampling_plan
+from verticil.shared.synthesis import category_draws
 
 Places = NDArray[np.uint32]
 
@@ -73,7 +73,7 @@ def joint_codes(
     if n < 0:
         raise ValueError(f"{n} records, expected 0 or more")
     use_compiled = path == "compiled" or (
-        path == "auto" and _proposals(n) >= _COMPILED_FROM and sampling_plan.has_numba()
+        path == "auto" and _proposals(n) >= _COMPILED_FROM and category_draws.has_numba()
     )
     source = _Source(model)
     if method == "independent":
@@ -99,21 +99,21 @@ class _Source:
     def __init__(self, model: JointModel) -> None:
         self.model = model
         self.n_states = np.array(model.n_states, dtype=np.int64)
-        self._root = sampling_plan.cumulative_rows(model.weights[None, :])
+        self._root = category_draws.cumulative_rows(model.weights[None, :])
         rows = model.probability if isinstance(model, Mixture) else ()
-        self._rows = [sampling_plan.cumulative_rows(table) for table in rows]
+        self._rows = [category_draws.cumulative_rows(table) for table in rows]
 
     def independent(self, n: int, generator: np.random.Generator) -> NDArray[np.uint16]:
         component = np.searchsorted(self._root[0], generator.random(n), side="right").astype(np.uint32)
-        return self._fill([sampling_plan.independent(component, rows, generator) for rows in self._rows], component)
+        return self._fill([category_draws.independent(component, rows, generator) for rows in self._rows], component)
 
     def dealt(self, n: int, generator: np.random.Generator, *, deck: bool, use_compiled: bool) -> NDArray[np.uint16]:
-        ends = sampling_plan.category_boundaries(self._root, np.array([n]), generator.random(1))
+        ends = category_draws.category_boundaries(self._root, np.array([n]), generator.random(1))
         counts = np.diff(ends[0], prepend=0)
         component = generator.permutation(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
         shares = self.model.weights if deck else None
         columns = [
-            sampling_plan.dealt(component, rows, shares, generator, use_compiled=use_compiled) for rows in self._rows
+            category_draws.dealt(component, rows, shares, generator, use_compiled=use_compiled) for rows in self._rows
         ]
         return self._fill(columns, component)
 
@@ -155,20 +155,20 @@ def _swap(records: NDArray[np.uint16], source: _Source, generator: np.random.Gen
     weight = np.rint(_UNIT / (model_counts + 1)).astype(np.int64)
     del counts, model_counts
     n_swaps = min(_proposals(n), _PAIR_LIMIT // max(d * (d - 1) // 2, 1))
-    for size in (min(n_swaps - start, sampling_plan.BLOCK) for start in range(0, n_swaps, sampling_plan.BLOCK)):
+    for size in (min(n_swaps - start, category_draws.BLOCK) for start in range(0, n_swaps, category_draws.BLOCK)):
         at = generator.integers(0, n, size)
         swap(places, at, (source.independent(size, generator) + first[:-1]).astype(np.uint32), above, weight)
     records[:] = places - first[:-1]
 
 
 def _count_plain(places: Places, counts: Ints) -> None:
-    """Count as `swapping.count` does, as its reference."""
+    """Count as `swapping_kernels.count` does, as its reference."""
     for a, b in itertools.combinations(places.T.astype(np.int64), 2):
         np.add.at(counts, (a, b), 1)
 
 
 def _swap_plain(places: Places, at: Ints, proposals: Places, above: Ints, weight: Ints) -> None:
-    """Swap as `swapping.swap` does, as its reference."""
+    """Swap as `swapping_kernels.swap` does, as its reference."""
     a, b = np.triu_indices(places.shape[1], 1)
     for i, new in zip(at, proposals, strict=True):
         old = places[i]

@@ -39,7 +39,7 @@ from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import Sampling, Study
-from verticil.shared.synthesis import sampling_plan
+from verticil.shared.synthesis import category_draws
 from verticil.shared.synthesis.joint_records import joint_codes
 from verticil.shared.synthesis.linked_places import (
     InsideBins,
@@ -305,7 +305,7 @@ def _draw(
         raise ValueError(f"{n} records, expected 0 or more")
     least = _NEXT_KERNEL_FROM if "numba" in sys.modules else _KERNEL_FROM
     use_compiled = path == "compiled" or (
-        path == "auto" and n * len(network.schema) >= least and sampling_plan.has_numba()
+        path == "auto" and n * len(network.schema) >= least and category_draws.has_numba()
     )
     n_states = network.schema.n_states
     columns: dict[int, Codes] = {
@@ -316,11 +316,11 @@ def _draw(
         for parent in step.parents:
             group *= np.uint32(n_states[parent])
             group += columns[parent]
-        cumulative = sampling_plan.cumulative_rows(step.probability)
+        cumulative = category_draws.cumulative_rows(step.probability)
         if plan.method == "independent":
-            codes = sampling_plan.independent(group, cumulative, generator)
+            codes = category_draws.independent(group, cumulative, generator)
         else:
-            codes = sampling_plan.dealt(group, cumulative, shares, generator, use_compiled=use_compiled)
+            codes = category_draws.dealt(group, cumulative, shares, generator, use_compiled=use_compiled)
         columns[step.child] = codes.astype(network.schema[step.child].code_dtype, copy=False)
     return [columns[variable] for variable in range(len(network.schema))]
 

@@ -31,8 +31,8 @@ from verticil.miner.learning.search.protocol import SearchProblem, SearchResult,
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.core.arrays import Codes
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.information import plug_in_information
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 from verticil.shared.numerics.model.constraints import declared_constraints
 from verticil.shared.numerics.model.network import Network

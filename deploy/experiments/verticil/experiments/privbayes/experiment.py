@@ -13,8 +13,8 @@ from verticil.evaluate.measures.fidelity import distances
 from verticil.experiments.privbayes.datasets import Table, adult, first, survey
 from verticil.experiments.privbayes.lines import PROJECTIONS, Line, privbayes_records
 from verticil.experiments.privbayes.nist import Scores, scores
+from verticil.shared.numerics.privbayes.calibration import Relation
 from verticil.shared.numerics.privbayes.distributions import Projection
-from verticil.shared.numerics.privbayes.noise import Relation
 
 Step = Callable[[str], None]
 """Called with what is being done, in words."""

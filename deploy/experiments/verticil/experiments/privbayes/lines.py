@@ -25,16 +25,16 @@ from verticil.miner.learning.learn import LearnResult, learn
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.core.arrays import Codes
 from verticil.shared.mechanisms.allocation import equal_contrast
-from verticil.shared.mechanisms.share_noise import ShareNoise
+from verticil.shared.mechanisms.shared_statistics_noise import ShareNoise
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable
 from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.privbayes.calibration import Relation
 from verticil.shared.numerics.privbayes.distributions import Projection
 from verticil.shared.numerics.privbayes.fitting import Fitted, fit
-from verticil.shared.numerics.privbayes.noise import Relation
 from verticil.shared.privacy.privbayes import noise_for
 from verticil.shared.study.document import ReleaseRule, Sampling, StructureRule, Study
 from verticil.shared.study.unit import Unit

@@ -29,7 +29,7 @@ from verticil.miner.learning.scoring.scores import PairScores
 from verticil.miner.learning.search.protocol import Interruption, SearchProblem
 from verticil.shared.core.arrays import Codes, Floats, Ints
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.model.network import Family, Marginal, Network, PairEstimate, sure_family
 from verticil.shared.numerics.posterior.incomplete import CompletedSample, CompletingChains, Incomplete, incomplete
 from verticil.shared.numerics.posterior.predictive import drawn_family

@@ -30,8 +30,8 @@ from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.tuning import TUNING as SCORING
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Counts, Floats
-from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.estimators import em_projection, em_start, em_tables
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 from verticil.shared.numerics.posterior.randomized import LocalScore, exact_scores, family_scores, left_of
 from verticil.shared.numerics.posterior.released import can_be_unblinded
 from verticil.shared.numerics.posterior.tuning import TUNING as SAMPLING

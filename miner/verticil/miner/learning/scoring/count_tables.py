@@ -20,7 +20,7 @@ from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Codes, Counts
 from verticil.shared.core.errors import DataFault
-from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, FamilyDesign, family_design
 
 Axes = tuple[int, ...]
 

@@ -30,7 +30,7 @@ from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import contingency
-from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 
 Method = Literal["auto", "kernel", "plain"]
 

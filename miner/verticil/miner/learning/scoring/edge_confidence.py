@@ -39,8 +39,8 @@ from verticil.miner.learning.scoring.count_tables import FamilyTables
 from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.estimators import START_FLOOR
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 from verticil.shared.numerics.estimation.unit_axis import UnitAxis
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import CONFIRMED

@@ -42,7 +42,6 @@ from verticil.miner.learning.scoring.tuning import TUNING
 from verticil.miner.learning.search.protocol import FamilyValue, remember
 from verticil.shared.core.arrays import Codes, Counts, Floats
 from verticil.shared.numerics.estimation.axes import plogp
-from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.numerics.estimation.estimators import em_projection
 from verticil.shared.numerics.estimation.independence import (
     dependence_p_value,
@@ -50,6 +49,7 @@ from verticil.shared.numerics.estimation.independence import (
     independence_p_values,
 )
 from verticil.shared.numerics.estimation.information import Link, links
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 
 

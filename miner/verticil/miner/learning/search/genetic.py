@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.compiled import genetic
+from verticil.miner.learning.search.compiled import genetic_kernels
 from verticil.miner.learning.search.draws import stream_state
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
@@ -95,7 +95,7 @@ class GeneticSearch:
             required_parents = problem.required_parents(child)
             families[:, child, : len(required_parents)] = required_parents
         limits = _limits(problem)
-        genetic.first_generation(stream, orders, families, *limits)
+        genetic_kernels.first_generation(stream, orders, families, *limits)
         return Population(
             problem=problem,
             seed=seed,
@@ -113,7 +113,7 @@ class GeneticSearch:
         fittest = np.argsort(-state.fitness, kind="stable")[: self.selected]
         stream, orders, families = state.stream.copy(), np.empty_like(state.orders), np.empty_like(state.families)
         limits = _limits(state.problem)
-        genetic.next_generation(stream, rate, fittest, state.orders, state.families, orders, families, *limits)
+        genetic_kernels.next_generation(stream, rate, fittest, state.orders, state.families, orders, families, *limits)
         return dataclasses.replace(
             state,
             generation=state.generation + 1,
@@ -218,5 +218,5 @@ def _fitness(
     fitness = np.empty(len(orders), dtype=np.float64)
     n_states = np.array(problem.n_states, dtype=np.int64)
     cells = float(problem.max_family_cells)
-    genetic.evaluate(orders, families, limits.n_required, problem.weights, n_states, cells, fitness)
+    genetic_kernels.evaluate(orders, families, limits.n_required, problem.weights, n_states, cells, fitness)
     return fitness

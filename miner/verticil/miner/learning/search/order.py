@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.compiled import orders
+from verticil.miner.learning.search.compiled import order_kernels
 from verticil.miner.learning.search.draws import Draws, stream_state
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
@@ -65,7 +65,7 @@ def tables_of(problem: SearchProblem) -> Tables:
     candidates, heavy = np.zeros((d, d), dtype=np.int32), np.zeros((d, d), dtype=np.float64)
     states = np.array(problem.n_states, dtype=np.int64)
     limits = np.zeros((d, 4), dtype=np.int64)
-    limits[:, orders.STATES] = states
+    limits[:, order_kernels.STATES] = states
     for child in range(d):
         required_parents = list(problem.required_parents(child))
         # In Python's whole numbers. No product within a family leaves 64 bits while it is compared with so much room.
@@ -78,7 +78,7 @@ def tables_of(problem: SearchProblem) -> Tables:
         ranking = np.argsort(-column, kind="stable")
         ranking = ranking[usable[ranking]]
         candidates[child, : len(ranking)], heavy[child, : len(ranking)] = ranking, column[ranking]
-        limits[child, : orders.STATES] = len(ranking), min(problem.max_parents, d) - len(required_parents), room
+        limits[child, : order_kernels.STATES] = len(ranking), min(problem.max_parents, d) - len(required_parents), room
     return Tables(before=before, candidates=candidates, heavy=heavy, limits=limits)
 
 
@@ -89,7 +89,7 @@ def best_network(
     d = len(order)
     parents = np.zeros((d, d + 1), dtype=np.int64)
     _, candidates, heavy, limits = tables
-    orders.order_values(np.array(order, dtype=np.int32), candidates, heavy, limits, budget, np.empty(d), parents)
+    order_kernels.order_values(np.array(order, dtype=np.int32), candidates, heavy, limits, budget, np.empty(d), parents)
     return Dag(
         parents=tuple(
             tuple(sorted((*problem.required_parents(child), *row[1 : 1 + int(row[0])].tolist())))
@@ -273,7 +273,7 @@ class OrderSearch:
         stream, order, chain_order = state.stream.copy(), state.order.copy(), state.chain_order.copy()
         # To 40 bits: a power may differ in its last bit from machine to machine.
         cooling = round((self.cold / self.hot) ** (1 / n_moves) * 2.0**40) / 2.0**40
-        weight, temperature = orders.anneal(
+        weight, temperature = order_kernels.anneal(
             stream,
             order,
             chain_order,
@@ -302,8 +302,8 @@ class OrderSearch:
         for _ in range(min(TUNING.step_rounds, self._rounds(state.problem) + 1 - rounds)):
             order = best.copy()
             if rounds:
-                orders.perturb(stream, order, tables.before, TUNING.perturbed_variables)
-            new_weight = orders.descend(order, *tables, TUNING.most_sets)
+                order_kernels.perturb(stream, order, tables.before, TUNING.perturbed_variables)
+            new_weight = order_kernels.descend(order, *tables, TUNING.most_sets)
             if new_weight >= weight:
                 best, weight = order, new_weight
             rounds += 1
@@ -392,7 +392,7 @@ class ExactSearch:
         base = np.zeros(len(state.order), dtype=np.uint8)
         placed_variables = state.order[state.order >= 0]
         base[placed_variables] = 1
-        orders.fill_subsets(table, n_done, last, members, base, *tables, latest)
+        order_kernels.fill_subsets(table, n_done, last, members, base, *tables, latest)
         if last < size:
             return dataclasses.replace(state, table=table, latest=latest, n_subsets=last)
         order, subset = state.order.copy(), size - 1

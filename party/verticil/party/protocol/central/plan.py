@@ -1,7 +1,7 @@
 """What this party does next for a study of Model II: a pure function of what the miner sent and what this party remembers.
 
 Order rules
-1. Agreement, review and ends are those of every study that a miner tells (`verticil.party.protocol.coordinated.plan`).
+1. Agreement, review and ends are those of every study that a miner tells (`verticil.party.protocol.with_miner.plan`).
 2. Pseudonyms go when every party has approved.
 3. The common list is confirmed when the miner can send it and this party has recomputed it.
 4. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
@@ -17,14 +17,14 @@ from collections.abc import Set
 from enum import StrEnum
 
 from verticil.party.policy.decision_store import Review
-from verticil.party.protocol.coordinated.plan import common
 from verticil.party.protocol.planning import REST, Plan
+from verticil.party.protocol.with_miner.plan import common
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.study.states import State
 
 
 class Step(StrEnum):
-    """One thing to do, beside those of `verticil.party.protocol.coordinated.plan.Step`."""
+    """One thing to do, beside those of `verticil.party.protocol.with_miner.plan.Step`."""
 
     REST = REST
     LINK = "link"

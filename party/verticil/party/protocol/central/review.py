@@ -52,7 +52,7 @@ from verticil.shared.core.errors import GateFailed, PeerFault
 from verticil.shared.documents.json_document import JsonNode, parse
 from verticil.shared.numerics.estimation import estimators, parameters
 from verticil.shared.numerics.estimation.contingency import family_counts
-from verticil.shared.numerics.estimation.design import FamilyDesign, family_design
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign, family_design
 from verticil.shared.numerics.estimation.parent_smoothing import leaned_on, row_weight
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.joint import JointModel
@@ -62,7 +62,7 @@ from verticil.shared.release.verification import network_in_files
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
 from verticil.shared.synthesis.marginals import model_shares
-from verticil.shared.synthesis.synthetic import record_fault
+from verticil.shared.synthesis.record_checks import record_fault
 
 FALSE_ALARMS: Final = 1e-6
 """Of honest releases, so many are refused at most."""
@@ -74,7 +74,7 @@ _MISFIT: Final = 0.02
 
 
 def check_release(site: Site, record: StudyRecord, study: Study, folder: Path) -> None:
-    """Compare a release with the columns that this party sent; see `verticil.party.protocol.coordinated.review.ReleaseCheck`."""
+    """Compare a release with the columns that this party sent; a `with_miner.countersigning.ReleaseCheck`."""
     if study.tables is None:
         _check_own_columns(site, record, folder)
         check_own_figures(folder, study, site.config.name, _read_sent_columns(site, record, study))

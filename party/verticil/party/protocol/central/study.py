@@ -6,7 +6,7 @@ Promises
   signature and content checked.
 - The people's data are read once for each study and kept (without ids) until its last unit is in the spool.
 
-What every study that a miner tells has is in `verticil.party.protocol.coordinated.study`; what holds for every protocol is said
+What every study that a miner tells has is in `verticil.party.protocol.with_miner.study`; what holds for every protocol is said
 in `verticil.party.protocol.engine` and `verticil.party.protocol.context`.
 """
 
@@ -22,16 +22,17 @@ from typing import Final, cast
 
 from verticil.party.audit.log import What
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, Ring, RowOrder
+from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, RowOrder
+from verticil.party.protocol.central.blinded_ring import Ring
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.protocol.central.review import check_release
 from verticil.party.protocol.context import PartyContext, Rows, agreement
-from verticil.party.protocol.coordinated.review import ReleaseCheck
-from verticil.party.protocol.coordinated.study import CoordinatedStudy
-from verticil.party.protocol.coordinated.upload import send_artifact
 from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.randomization import enter_in_ledger, unit_event
 from verticil.party.protocol.reconciliation.columns import RECIPIENT, claim_words, unknown_columns
+from verticil.party.protocol.with_miner.countersigning import ReleaseCheck
+from verticil.party.protocol.with_miner.study import CoordinatedStudy
+from verticil.party.protocol.with_miner.upload import send_artifact
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.identity import Role

@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verticil.party.protocol.between.context import PeerStudyContext
-from verticil.party.protocol.between.network import all_of
-from verticil.party.protocol.coordinated.upload import send_all
 from verticil.party.protocol.masked.rounds import OpenRound
 from verticil.party.protocol.planning import PeerFailedError
+from verticil.party.protocol.with_miner.upload import send_all
+from verticil.party.protocol.with_peers.context import PeerStudyContext
+from verticil.party.protocol.with_peers.network import all_of
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.transport.chunks import make_chunks
 from verticil.shared.federation.transport.fetch import Call, fetch_file

@@ -1,7 +1,7 @@
 """What this party does next for a study with masked tables (Model III): a pure function of what it was told and remembers.
 
 Order rules
-1. Agreement, review and ends are those of every study that a miner tells (`verticil.party.protocol.coordinated.plan.common`).
+1. Agreement, review and ends are those of every study that a miner tells (`verticil.party.protocol.with_miner.plan.common`).
 2. When every party has approved, the parties link among themselves: lists go round (LIST), the common people are found (COMMON).
    The miner gets a signed number and a digest of the common order (COMMIT), and no list.
 3. When all parties have said the same, the own units are randomized into the spool (RANDOMIZE). No unit leaves.
@@ -19,14 +19,14 @@ from enum import StrEnum
 from typing import Final
 
 from verticil.party.policy.decision_store import Review
-from verticil.party.protocol.coordinated import plan as told
 from verticil.party.protocol.planning import REST, Plan
+from verticil.party.protocol.with_miner import plan as told
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.study.states import State
 
 
 class Step(StrEnum):
-    """One thing to do, beside those of `verticil.party.protocol.coordinated.plan.Step`."""
+    """One thing to do, beside those of `verticil.party.protocol.with_miner.plan.Step`."""
 
     REST = REST
     LIST = "list"
@@ -67,7 +67,7 @@ def plan(
         has_finished: the round is over for this party, and what it made lies there for the others.
         has_begun: a round is on the disk.
         leftovers: something is kept that a study needs only while it goes on.
-        review, countersigns, unproven: as of `verticil.party.protocol.coordinated.plan.common`.
+        review, countersigns, unproven: as of `verticil.party.protocol.with_miner.plan.common`.
     """
     state = State(record.task.state)
     has_stopped = record.failure is not None or record.denial_sent is not None or record.revocation_sent is not None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from verticil.party.protocol.between.artifact_store import ArtifactStore, Kind
 from verticil.party.protocol.planning import LostError
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore, Kind
 from verticil.shared.masked.round.proof import is_missing_in
 from verticil.shared.masked.round.schedule import Kind as RoundKind
 from verticil.wire.v1 import common_pb2, peer_pb2

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.masked.proofs import round_proof
 from verticil.party.protocol.masked.round_charge import PARTIES, linkage_releases, rows_of_round
@@ -25,6 +24,7 @@ from verticil.party.protocol.masked.rounds import folder_of
 from verticil.party.protocol.reconciliation.columns import columns_from_miner
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifier
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, VerticilError

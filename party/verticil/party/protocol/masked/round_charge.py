@@ -175,7 +175,7 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
                 "at": at,
             }
             people = site.ledger.people.digest(release.dataset)
-            site.ledger.put_back(release, version_tag=b"", charge=NOTHING, unit=None, people=people, **send)
+            site.ledger.write_row(release, version_tag=b"", charge=NOTHING, unit=None, people=people, **send)
             _tell(site, release, send, NOTHING, make_audit_fields(release, unit=None))
 
 

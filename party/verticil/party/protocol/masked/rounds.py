@@ -21,10 +21,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.reconciliation.forgotten import end_study
+from verticil.party.protocol.with_peers.rounds import MessageRounds
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact
 from verticil.shared.core.arrays import AnyCodes

@@ -1,8 +1,8 @@
 """One study with masked tables at this party (Model III): does the steps that `plan` plans.
 
 Agreement, review, ends and what the miner is told are those of every study that a miner tells
-(`verticil.party.protocol.coordinated.study`); the common people are found as between peers
-(`verticil.party.protocol.between.alignment`). In between is the round
+(`verticil.party.protocol.with_miner.study`); the common people are found as between peers
+(`verticil.party.protocol.with_peers.alignment`). In between is the round
 (`verticil.shared.masked.round`), in which this party's units stay here.
 
 Promises
@@ -20,15 +20,9 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from verticil.party.dataset.linkage import PSEUDONYM_BYTES
+from verticil.party.dataset.pseudonyms import PSEUDONYM_BYTES
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import alignment
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.context import PeerContext, PeerStudyContext
 from verticil.party.protocol.context import PartyContext, Rows, agreement
-from verticil.party.protocol.coordinated.plan import Step as Told
-from verticil.party.protocol.coordinated.review import ReleaseCheck
-from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.masked import rounds
 from verticil.party.protocol.masked.exchange import Exchange
 from verticil.party.protocol.masked.plan import FROM_PEERS, Step, plan
@@ -46,6 +40,12 @@ from verticil.party.protocol.masked.rounds import (
 from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.reconciliation.columns import claim_words, unknown_columns
 from verticil.party.protocol.retry import between_looks
+from verticil.party.protocol.with_miner.countersigning import ReleaseCheck
+from verticil.party.protocol.with_miner.plan import Step as Told
+from verticil.party.protocol.with_miner.study import CoordinatedStudy
+from verticil.party.protocol.with_peers import alignment
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.context import PeerContext, PeerStudyContext
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Misuse
 from verticil.shared.masked.round.round import Round

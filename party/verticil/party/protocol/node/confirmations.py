@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from verticil.party.policy.revocation import Awaited
-from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
+from verticil.party.protocol.with_peers.context import PeerContext
 from verticil.wire.v1 import peer_pb2
 
 

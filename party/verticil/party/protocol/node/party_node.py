@@ -29,18 +29,18 @@ from collections.abc import Callable
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.protocol.between.context import PeerContext
-from verticil.party.protocol.between.network import PeerNetwork
 from verticil.party.protocol.context import PartyContext
-from verticil.party.protocol.coordinated.study import CoordinatedStudy
-from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Engine, keep_failure
 from verticil.party.protocol.node.confirmations import collect_confirmations
 from verticil.party.protocol.node.peer_reckoning import PeerReckoning
 from verticil.party.protocol.node.registry import study_of_miner, study_of_parties
 from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.node.task_ingest import end_forgotten, has_room, missing, read_proposal, remember
+from verticil.party.protocol.outgoing_errors import redact_error
 from verticil.party.protocol.retry import Backoff, Pace, between_looks, ends_the_daemon
+from verticil.party.protocol.with_miner.study import CoordinatedStudy
+from verticil.party.protocol.with_peers.context import PeerContext
+from verticil.party.protocol.with_peers.network import PeerNetwork
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.membership.current import certificate_state
@@ -389,7 +389,7 @@ class PartyNode:
     async def _not_taken(self, coordinator: Coordinator, error: VerticilError, digest: bytes, *, fresh: bool) -> bool:
         """Refuse a task; the miner receives the reason, once on a connection and whenever the log names a new fault."""
         if await self._count_refusal(error, "study", digest) or fresh:
-            report = coordinator_pb2.ReportRequest(study_digest=digest, failure=to_detail(outward(error)))
+            report = coordinator_pb2.ReportRequest(study_digest=digest, failure=to_detail(redact_error(error)))
             with contextlib.suppress(VerticilError):
                 await coordinator.report(report)
         return False

@@ -17,14 +17,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from verticil.party.protocol.between.artifact_store import ArtifactStore
-from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcile
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
+from verticil.party.protocol.with_peers.context import PeerContext
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.federation.transport.interface import Peer
 from verticil.shared.study.canonical import parse_canonical

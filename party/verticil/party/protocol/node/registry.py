@@ -6,7 +6,7 @@ How a protocol is added
    approval, ledger, pages and commands take what they say of a study from there, so nothing else of the party changes.
 2. A package beside `central` and `peer` writes the work on one study, a `StudyRun` (`verticil.party.protocol.engine`): a pure
    planner and its steps, whatever they are. It may build on `CoordinatedStudy`, whose studies a miner sends, or on
-   `verticil.party.protocol.between`, with which parties reach each other. No protocol imports another one.
+   `verticil.party.protocol.with_peers`, with which parties reach each other. No protocol imports another one.
 3. `register` what the package hands over, a `PartyProtocol`: in `shipped`, or, for a trial, before the party runs.
 
 What a protocol has to keep
@@ -29,13 +29,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from verticil.party.protocol.between.context import PeerContext
-from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import PartyContext
-from verticil.party.protocol.coordinated.review import ReleaseCheck
-from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.engine import StudyRun
 from verticil.party.protocol.reconciliation.reconciler import Reconciler
+from verticil.party.protocol.with_miner.countersigning import ReleaseCheck
+from verticil.party.protocol.with_miner.study import CoordinatedStudy
+from verticil.party.protocol.with_peers.context import PeerContext
+from verticil.party.protocol.with_peers.rounds import MessageRounds
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.registry import Registry

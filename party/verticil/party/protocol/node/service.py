@@ -30,15 +30,15 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from verticil.party.dataset.blinding import BlindingState
-from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind, kept_after
-from verticil.party.protocol.between.context import known_structure
-from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import Agreed, PartyContext, agreement
-from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.node.peer_reckoning import held_of
 from verticil.party.protocol.node.registry import files_of_protocols, party_protocol
+from verticil.party.protocol.outgoing_errors import redact_error, told_objections
 from verticil.party.protocol.planning import LostError, StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore, Item, Kind, kept_after
+from verticil.party.protocol.with_peers.context import known_structure
+from verticil.party.protocol.with_peers.rounds import MessageRounds
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.federation.alignment.statements import receiver, sender
@@ -225,7 +225,7 @@ class PeerService:
         try:
             return await asyncio.to_thread(find, caller, request)
         except VerticilError as error:
-            raise outward(error) from None
+            raise redact_error(error) from None
 
     # ---- in worker threads
 
@@ -281,7 +281,7 @@ class PeerService:
         if record.denial_sent is not None:
             return Refusal("STUDY_DENIED", f"denied: {self._site.decisions.denial_reason(record.digest)}")
         if record.failure is not None:
-            return outward(record.failure)
+            return redact_error(record.failure)
         if state is State.EXPIRED or proposal.is_expired(self._node.clock().date()):
             return Refusal("STUDY_EXPIRED", f"its last day was {proposal.expires}")
         return None

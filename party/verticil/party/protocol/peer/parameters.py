@@ -7,8 +7,8 @@ functions of raw data (`share` noise covers them, or the release says so).
 
 With share noise every table is made noisy as it was counted, before any inverse: whatever follows is post-processing. The
 inverse sees the noise as so much more variance. The noise is sticky for a table and the received columns in it. A variable's
-share comes from its own noisy table, never from a count of its own. The noise is in `verticil.shared.mechanisms.share_noise`, its
-neighbouring relation in `verticil.shared.mechanisms.gaussian`.
+share comes from its own noisy table, never from a count of its own. The noise is in
+`verticil.shared.mechanisms.shared_statistics_noise`, its neighbouring relation in `verticil.shared.mechanisms.gaussian`.
 
 Pure numerics: no files, no clock, no network. What is returned is meant for everybody.
 """
@@ -25,12 +25,12 @@ import numpy as np
 
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault, Misuse
-from verticil.shared.mechanisms.share_noise import ShareNoise
+from verticil.shared.mechanisms.shared_statistics_noise import ShareNoise
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation import parameters
 from verticil.shared.numerics.estimation.contingency import family_counts
-from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, family_design
 from verticil.shared.numerics.estimation.information import pair_information
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, FamilyDesign, family_design
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Marginal
 from verticil.shared.study.document import Study
@@ -48,7 +48,7 @@ def share_noise(key: bytes, study: Study, party: str) -> ShareNoise | None:
     """Return the noise that the study's `share` asks of a party; None where it asks for none.
 
     Args:
-        key: see `verticil.shared.mechanisms.share_noise.share_key`.
+        key: see `verticil.shared.mechanisms.shared_statistics_noise.share_key`.
         study: the effective study.
         party: who learns.
 

@@ -1,7 +1,7 @@
 """What this party does next for a study between peers (Model I): a pure function of what it remembers.
 
 Order rules
-1. Agreement, the common people and ends are those of every study between parties (`verticil.party.protocol.between.plan`).
+1. Agreement, the common people and ends are those of every study between parties (`verticil.party.protocol.with_peers.plan`).
 2. A structure that is to be learned comes from scores of pairs: own columns that a peer scores are randomized (RANDOMIZE), peers'
    columns are pulled (PULL), the scores go to the miner (SCORE).
 3. With the structure the columns that it needs follow, in the same two steps; no other column is ever randomized or pulled.
@@ -18,13 +18,13 @@ from collections.abc import Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verticil.party.protocol.between.plan import Facts, publishing, until_common
 from verticil.party.protocol.planning import Plan
+from verticil.party.protocol.with_peers.plan import Facts, publishing, until_common
 from verticil.shared.study.states import State
 
 
 class Step(StrEnum):
-    """One thing to do, beside those of `verticil.party.protocol.between.plan.Step`."""
+    """One thing to do, beside those of `verticil.party.protocol.with_peers.plan.Step`."""
 
     RANDOMIZE = "randomize"
     PULL = "pull"

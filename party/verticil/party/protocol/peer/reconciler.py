@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.ledger_recovery import NO_DATA
-from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifier
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.documents.record import encode

@@ -18,14 +18,14 @@ from typing import Final, cast
 from google.protobuf.message import DecodeError
 
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between.artifact_store import Item, Kind
-from verticil.party.protocol.between.context import PeerStudyContext
-from verticil.party.protocol.between.network import MINER, all_of
-from verticil.party.protocol.between.shared_statistics import data_fingerprint, statistics, store_shared
 from verticil.party.protocol.peer.parameters import learn_families, learn_scores, share_noise
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.reconciliation.columns import RECIPIENT
 from verticil.party.protocol.statistics import EVERYONE
+from verticil.party.protocol.with_peers.artifact_store import Item, Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext
+from verticil.party.protocol.with_peers.network import MINER, all_of
+from verticil.party.protocol.with_peers.shared_statistics import data_fingerprint, statistics, store_shared
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import PeerFault, VerticilError, from_code
 from verticil.shared.federation.identity.identity import Role
@@ -33,7 +33,7 @@ from verticil.shared.federation.identity.padding import pad
 from verticil.shared.federation.transport.errors_on_wire import from_detail
 from verticil.shared.federation.transport.fetch import fetch_bytes
 from verticil.shared.federation.transport.interface import Peer
-from verticil.shared.mechanisms.share_noise import ShareNoise, share_key
+from verticil.shared.mechanisms.shared_statistics_noise import ShareNoise, share_key
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy.events import share_event

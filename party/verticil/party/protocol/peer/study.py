@@ -1,6 +1,6 @@
 """One study between peers at this party (Model I), from the common people to the release: does the steps that `plan` plans.
 
-What any study between parties has is in `verticil.party.protocol.between.study`.
+What any study between parties has is in `verticil.party.protocol.with_peers.study`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import fields
 from enum import StrEnum
 
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.context import PeerStudyContext, known_structure
-from verticil.party.protocol.between.plan import Step as Between
-from verticil.party.protocol.between.publication import write_and_sign
-from verticil.party.protocol.between.study import BetweenStudy
 from verticil.party.protocol.peer import sharing as learning
 from verticil.party.protocol.peer.plan import PeerFacts, Step, plan
 from verticil.party.protocol.planning import Plan
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext, known_structure
+from verticil.party.protocol.with_peers.plan import Step as Between
+from verticil.party.protocol.with_peers.publication import write_and_sign
+from verticil.party.protocol.with_peers.study import BetweenStudy
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.release.peer_assembly import assemble
 

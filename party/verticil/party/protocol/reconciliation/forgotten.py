@@ -161,7 +161,7 @@ def _write_back(site: Site, entry: Forgotten, row: MissingRow, at: dt.datetime) 
         audit_fields |= {ROUND: row.artifact_sha256.hex()}
     detail = f"shown by {entry.holder}"
     site.audit.record(line_of(What.LEDGER_MENDED, row.release, row.charged, audit_fields, detail=detail, **send), at)
-    site.ledger.put_back(row.release, version_tag=b"", charge=row.charged, unit=row.unit, **send)
+    site.ledger.write_row(row.release, version_tag=b"", charge=row.charged, unit=row.unit, **send)
 
 
 def end_study(site: Site, digest: bytes, why: str, at: dt.datetime) -> None:

@@ -24,8 +24,8 @@ from verticil.shared.study.approval import parse_approval
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 if TYPE_CHECKING:
-    from verticil.party.protocol.between.artifact_store import ArtifactStore
     from verticil.party.protocol.context import PartyContext
+    from verticil.party.protocol.with_peers.artifact_store import ArtifactStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 
 from verticil.party.config import PartyConfig
-from verticil.party.protocol.between.network import PeerNetwork
 from verticil.party.protocol.relay.client import RelayClient, RelayPeer
 from verticil.party.protocol.relay.server import RelayServer
+from verticil.party.protocol.with_peers.network import PeerNetwork
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.config import RELAY
 from verticil.shared.federation.identity.identity import Identity, Role

@@ -436,8 +436,8 @@ def unpack(path: Path, folder: Path, *, encryption: BundleEncryption | None) -> 
         if statement.sealed and encryption is None:
             raise Misuse(
                 "CONFIG_INVALID",
-                f"{path.name}: is sealed, and federation.toml does not pin the sealing keys of both sides",
-                hint="the party's in [sealing], the miner's as sealing_key in [miner]: verticil pki seal NAME.crt",
+                f"{path.name}: is sealed, and federation.toml lacks a sealing key of the party or of the miner",
+                hint="verticil pki seal NAME.crt shows a key: a party's stands in [sealing], the miner's in [miner]",
             )
         try:
             folder.mkdir(mode=0o700)

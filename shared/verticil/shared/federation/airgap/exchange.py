@@ -111,10 +111,10 @@ def check_arrival(
         return None
     last = journal.last_taken
     if last is not None and statement.number <= last.number:
-        same = " and is another bundle of the same number" if statement.number == last.number else ""
         raise GateFailed(
             "BUNDLE_OUT_OF_ORDER",
-            f"{statement.name}, made {statement.made_at:%Y-%m-%dT%H:%M:%SZ}: bundle {last.number} was imported before{same}",
+            f"{statement.name}, made {statement.made_at:%Y-%m-%dT%H:%M:%SZ}: this side has imported bundle {last.number}, "
+            f"{'another one of the same number' if statement.number == last.number else 'which is newer'}",
             hint="import the newest one only; a newer bundle says all that an older one said",
         )
     answers = statement.answers

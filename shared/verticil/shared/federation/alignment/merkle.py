@@ -1,7 +1,7 @@
 """The tree over ordered ids that ``order-commitment`` compares: its inner nodes, its root, and where two trees first differ.
 
 A leaf stands for a block of `BLOCK_RECORDS` rows and is a MAC that only holders of the linkage key can make (see
-`verticil.party.dataset.linkage`). Everything here works on digests and needs no key:
+`verticil.party.dataset.pseudonyms`). Everything here works on digests and needs no key:
 
     node  = SHA-256(0x01 ‖ left ‖ right); a node without a right neighbour moves up as it is (RFC 9162, section 2.1.1)
     root  = SHA-256(0x02 ‖ "verticil/order/v1" ‖ number of rows, uint64 big-endian ‖ top node)

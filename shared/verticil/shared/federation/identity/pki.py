@@ -98,8 +98,8 @@ def check_validity(certificate: x509.Certificate, *, at: dt.datetime, what: str)
     if at < starts:
         raise PeerFault(
             "CERTIFICATE_INVALID",
-            f"{what}: not valid before {_stamp(starts)}, got {_stamp(at)}",
-            hint="check this machine's clock",
+            f"{what}: is valid from {_stamp(starts)}; this machine's clock says {_stamp(at)}",
+            hint="set the clock, or wait",
         )
     if at > ends:
         raise PeerFault(

@@ -153,7 +153,8 @@ def verify_signed(
             "CERTIFICATE_REVOKED",
             f"the signing certificate of {identity} with serial {certificate.serial_number:x} was revoked at "
             f"{since:%Y-%m-%d %H:%M} UTC",
-            hint="its holder has new keys signed (verticil pki request NAME --role ROLE --new-keys), and signs this again",
+            hint="the holder asks for a certificate with new keys (verticil pki request NAME --role ROLE --new-keys), and then "
+            "signs this again",
         )
     try:
         public_key.verify(signed.signature, signed.body)

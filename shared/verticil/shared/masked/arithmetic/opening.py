@@ -60,8 +60,8 @@ def sigma_each(sigma: Ratio, n_counted: int, tolerate: int) -> Ratio:
     if not 1 <= tolerate < n_counted <= MOST_OF_A_SUM:
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"noise of {n_counted} counted contributors of whom {tolerate} may leave theirs out: expected at least 1, "
-            f"fewer than are counted, and at most {MOST_OF_A_SUM} that are counted",
+            f"tolerate is {tolerate} where the noise of {n_counted} contributors counts: expected at least 1, fewer "
+            f"than contributors, and at most {MOST_OF_A_SUM} contributors",
             hint="see [masked] tolerate, and whom all parties' policies name in noise_from",
         )
     own_sigma = sigma[0] / sigma[1] / math.sqrt(n_counted - tolerate)

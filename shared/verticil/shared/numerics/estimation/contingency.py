@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import AnyCodes, Ints, give_back
-from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 
 _BLOCK = 4096  # records; of which indicators are held
 _RECORDS = 2**17  # of which the cells are held

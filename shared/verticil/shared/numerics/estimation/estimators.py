@@ -43,7 +43,7 @@ import numpy as np
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import Design, FamilyDesign, as_design
+from verticil.shared.numerics.estimation.inverse_estimation import Design, FamilyDesign, as_design
 from verticil.shared.numerics.estimation.unit_axis import UnitAxis
 
 START_FLOOR = 1e-6

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Counts, Floats
-from verticil.shared.numerics.estimation.design import Design, FamilyDesign, as_design
+from verticil.shared.numerics.estimation.inverse_estimation import Design, FamilyDesign, as_design
 
 _TESTED_CELLS: Final = 256
 """Wald's test merges categories until it has at most so many cells: it inverts the covariance of all of them."""

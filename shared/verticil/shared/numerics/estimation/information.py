@@ -33,9 +33,9 @@ import numpy as np
 
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.estimation.axes import apply_axes, plogp
-from verticil.shared.numerics.estimation.design import Design, FamilyDesign
 from verticil.shared.numerics.estimation.estimators import along, em_start, em_tables
 from verticil.shared.numerics.estimation.independence import as_pair, dependence_p_value
+from verticil.shared.numerics.estimation.inverse_estimation import Design, FamilyDesign
 
 Matrices: TypeAlias = list[Floats | None]
 

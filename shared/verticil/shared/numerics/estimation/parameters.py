@@ -1,7 +1,7 @@
 """A family's conditional probabilities with their uncertainty, and one-way shares.
 
 Two answers for every cell. `probability`, what is sampled from: by the counts of the EM, or of another estimator that is asked
-for, leaning on families with fewer parents (`smaller_families`) or, where a study says so, with a Dirichlet prior in every cell
+for, leaning on families with fewer parents (`parent_smoothing`) or, where a study says so, with a Dirichlet prior in every cell
 (`estimators.em_estimate` says why it is added once); always a distribution.
 `estimate`: the ratio of unbiased counts N^_jk / N^_j, with a standard error by the delta method from the exact covariance
 (sampling and randomization; Ma & Sivakumar, section 5). With theta = N^_jk / N^_j, m_jy = sum of the released counts with
@@ -40,8 +40,8 @@ from numpy.typing import NDArray
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import Design, FamilyDesign, as_design
 from verticil.shared.numerics.estimation.estimators import Estimator, clip, em_estimate, marginal_estimate
+from verticil.shared.numerics.estimation.inverse_estimation import Design, FamilyDesign, as_design
 from verticil.shared.numerics.estimation.parent_smoothing import backed_off
 from verticil.shared.numerics.estimation.suppression import pooled_rows, pooled_shares
 from verticil.shared.numerics.model.network import Family, Marginal, Projection
@@ -73,7 +73,7 @@ def family_parameters(
         design: how the family was randomized; for single columns the channel of each axis will do.
         child: position of the variable in the schema.
         parents: positions of its parents, ascending.
-        prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only; None: `smaller_families`.
+        prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only; None: `parent_smoothing`.
         level: of the intervals.
         estimator: of the counts behind `probability`; the estimate and its intervals are the inverse's with any.
         noise_variance: of independent noise that was added to every cell of `observed_table`, which may then be negative; the

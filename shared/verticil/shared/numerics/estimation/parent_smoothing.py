@@ -22,7 +22,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.estimation.axes import plogp
-from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 
 RECORDS: Final = 10.0

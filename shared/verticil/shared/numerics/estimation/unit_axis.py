@@ -219,7 +219,7 @@ def contrast_factor(axis: UnitAxis) -> float:
     1 over the square root of the variance that the estimate of the cells has, in relation to counts without randomization, for
     true categories that are equally frequent. Of K-ary randomized response it is the eigenvalue on contrasts, 1 - K p.
 
-    >>> from verticil.shared.numerics.estimation.design import as_design
+    >>> from verticil.shared.numerics.estimation.inverse_estimation import as_design
     >>> from verticil.shared.mechanisms.transition import quantize, symmetric
     >>> round(contrast_factor(as_design([quantize(symmetric(4, flip=0.1))]).axes[0]), 9)
     0.6

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 
 Singles = NDArray[np.float32]
 """Single precision: a product of such rows has a relative error near 1e-6, far below the noise of any table of people."""

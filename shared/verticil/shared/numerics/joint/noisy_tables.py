@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Bools, Counts, Floats
-from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 
 Relation = Literal["replace", "add-remove"]
 """Whom a table's noise protects: a person who is replaced by another (the number of people is public), or one who is added or

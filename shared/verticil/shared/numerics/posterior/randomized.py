@@ -49,7 +49,7 @@ from scipy.special import gammaln
 
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.estimation.axes import apply_axes
-from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 from verticil.shared.numerics.estimation.unit_axis import UnitAxis, contrast_factor
 from verticil.shared.numerics.posterior.tuning import TUNING
 
@@ -63,7 +63,7 @@ def left_of(axis: UnitAxis, shares: Floats) -> float:
         axis: of a family's design.
         shares: (L,), estimated shares of its cells.
 
-    >>> from verticil.shared.numerics.estimation.design import as_design
+    >>> from verticil.shared.numerics.estimation.inverse_estimation import as_design
     >>> from verticil.shared.mechanisms.transition import quantize, symmetric
     >>> round(left_of(as_design([quantize(symmetric(4, flip=0.1))]).axes[0], np.full(4, 0.25)), 9)
     0.36

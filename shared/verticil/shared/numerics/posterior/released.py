@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Counts, Floats, Ints
-from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.inverse_estimation import FamilyDesign
 from verticil.shared.numerics.posterior import unblinding
 from verticil.shared.numerics.posterior.chains import (
     Chains,

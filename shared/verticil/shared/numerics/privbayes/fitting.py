@@ -13,14 +13,14 @@ import numpy as np
 
 from verticil.shared.core.arrays import AnyCodes, Bools, Counts, Floats
 from verticil.shared.mechanisms.transition import identity, quantize
-from verticil.shared.numerics.estimation.design import Design, as_design
+from verticil.shared.numerics.estimation.inverse_estimation import Design, as_design
 from verticil.shared.numerics.estimation.parameters import family_parameters
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.numerics.privbayes.calibration import Noise
 from verticil.shared.numerics.privbayes.distributions import Projection, Zeros, distributions, project
 from verticil.shared.numerics.privbayes.measuring import NoisyTable, automatic_tau, counted_records, noisy_tables
-from verticil.shared.numerics.privbayes.noise import Noise
 from verticil.shared.numerics.privbayes.scores import noisy_scores
 from verticil.shared.numerics.privbayes.structure import Structure, learn_structure
 

@@ -17,7 +17,7 @@ import numpy as np
 from verticil.shared.core.arrays import AnyCodes, Floats
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.numerics.estimation.contingency import family_table
-from verticil.shared.numerics.privbayes.noise import MEASUREMENTS
+from verticil.shared.numerics.privbayes.calibration import MEASUREMENTS
 
 AVERAGE_CELL: Final = 5.0
 """An average cell of a table holds at least so many times the noise: tau is n / (5 sigma_NC)."""

@@ -33,8 +33,8 @@ from verticil.shared.release.report.numbers import HEIGHT, SIDE, WIDTH, Histogra
 from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.report.related import related_view
 from verticil.shared.release.wording import remarks
+from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words
 from verticil.shared.synthesis.table_columns import cell_counts
 

@@ -1,1 +1,1 @@
-"""Compiled loops of the searches. `random` has their random numbers; the other modules say which plain code they stand beside."""
+"""Compiled loops of the searches, each beside the plain code that it names. `genetic` has their random numbers."""

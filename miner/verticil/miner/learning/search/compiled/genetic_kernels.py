@@ -165,6 +165,7 @@ def next_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; nu
     # Element by element: assignments of whole slices take seconds to compile.
     for i in range(population):
         order = new_orders[i]
+        # Crossover: the first places are those of one parent, the rest those of the other.
         one = other = fittest[i] if i < elite else fittest[below(stream, elite)]
         cut = d
         if i >= elite and unit(stream) < rate:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
+from verticil.party.dataset.pseudonyms import PSEUDONYM_BYTES, check_common_size
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.storage.sorting import keys_of
 

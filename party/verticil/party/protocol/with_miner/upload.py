@@ -155,14 +155,21 @@ async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_re
                 raise PeerFault("MESSAGE_INVALID", "the alignment: a part without a byte")
             if head is None:
                 head, statements = (part.n_common, part.common_sha256), tuple(part.statements)
-            if (
-                (part.n_common, part.common_sha256) != head
-                or part.bitmap_size != expected_size
-                or expected_size > _BITMAP_LIMIT
-            ):
+            if (part.n_common, part.common_sha256) != head:
+                raise PeerFault(
+                    "ALIGNMENT_MISMATCH",
+                    "the miner changed which people are common while it sent them; nothing of it was taken",
+                    hint="ask the miner's operator",
+                )
+            if part.bitmap_size != expected_size:
                 raise PeerFault(
                     "ALIGNMENT_MISMATCH",
                     f"a bitmap of {part.bitmap_size} bytes over {n_records} records, expected {expected_size}",
+                )
+            if expected_size > _BITMAP_LIMIT:
+                raise PeerFault(
+                    "ALIGNMENT_MISMATCH",
+                    f"a bitmap of {expected_size} bytes over {n_records} records, expected at most {_BITMAP_LIMIT}",
                 )
             if part.HasField("chunk") and part.chunk.data:
                 if part.chunk.offset != len(bitmap):

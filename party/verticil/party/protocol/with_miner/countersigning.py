@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 from verticil.party.audit.log import Event, What
-from verticil.party.policy.approval import AUTOMATIC
+from verticil.party.policy.approval_checks import AUTOMATIC
 from verticil.party.protocol.context import agreement
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
@@ -102,14 +102,14 @@ def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path,
         raise PeerFault("NOT_READY", f"study '{record.study_id}': no release waits for a countersignature", hint=_HINT)
     if not review.fetched or not folder.is_dir():
         site.decisions.mark_fetched(record.digest, here=False)
-        raise PeerFault("NOT_READY", f"study '{record.study_id}': the release is not here yet", hint=_HINT)
+        raise PeerFault("NOT_READY", f"study '{record.study_id}': the release has not arrived", hint=_HINT)
     authority = site.config.federation.authority()
     release = verify_release(folder, ca_certificate=authority, before_publication=True)
     if (actual_sha256 := _manifest_sha256(folder)) != review.manifest_sha256:
         raise GateFailed(
             "RELEASE_INVALID",
             f"{folder}: its manifest is {actual_sha256.hex()}, the miner announced another one",
-            hint=_HINT,
+            hint="do not countersign; ask the miner's operator which release is valid",
         )
     digests = (release.study_digest, release.effective_digest)
     if digests != (record.digest.hex(), record.task.effective_digest.hex()):

@@ -33,12 +33,12 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
-from verticil.party.dataset.linkage import check_common_size
+from verticil.party.dataset.pseudonyms import check_common_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import blinded_lists
-from verticil.party.protocol.between.artifact_store import Item, Kind
-from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
+from verticil.party.protocol.with_peers import blinded_lists
+from verticil.party.protocol.with_peers.artifact_store import Item, Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.federation.alignment.statements import sender
 from verticil.wire.v1 import common_pb2, peer_pb2

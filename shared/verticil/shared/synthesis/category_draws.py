@@ -12,7 +12,7 @@ families meet as often as it happens, not as often as expected); a configuration
 rounding of its row.
 
 Which records get which category is a uniform shuffle: each record has a 64-bit key, and the ranks of the keys within the
-configuration decide. Whole numbers and comparisons alone: the same with numba (`ranking`) or without, on any machine.
+configuration decide. Whole numbers and comparisons alone: the same with numba (`dealing_kernels`) or without, on any machine.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def assign(group: Groups, start: np.uint64, boundaries: Ints, *, use_compiled: b
 
 
 def assign_by_rank_plain(group: Groups, keys: NDArray[np.uint64], boundaries: Ints) -> NDArray[np.uint16]:
-    """Assign as `ranking.assign_by_rank` does, as its reference.
+    """Assign as `dealing_kernels.assign_by_rank` does, as its reference.
 
     Args:
         group, boundaries: see `assign`.

@@ -1,6 +1,6 @@
 """One study that a miner tells, at this party: what every protocol of such studies has. Agreement, review, ends and their news.
 
-What a protocol adds: its planner (which begins with `verticil.party.protocol.coordinated.plan.common`), its own steps, and what
+What a protocol adds: its planner (which begins with `verticil.party.protocol.with_miner.plan.common`), its own steps, and what
 a release is compared with before this party countersigns it.
 
 What holds for every protocol is said in `verticil.party.protocol.engine` and `verticil.party.protocol.context`.
@@ -15,15 +15,15 @@ from enum import StrEnum
 from typing import ClassVar
 
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy.approval import AUTOMATIC
+from verticil.party.policy.approval_checks import AUTOMATIC
 from verticil.party.protocol.context import PartyContext, Rows, ask_again
-from verticil.party.protocol.coordinated import review
-from verticil.party.protocol.coordinated.plan import Step
-from verticil.party.protocol.coordinated.review import ReleaseCheck
-from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.engine import Outcome, StudyRun
+from verticil.party.protocol.outgoing_errors import redact_error, told_objections
 from verticil.party.protocol.randomization import refill_spool
 from verticil.party.protocol.retry import TOWARDS_THE_MINER
+from verticil.party.protocol.with_miner import countersigning
+from verticil.party.protocol.with_miner.countersigning import ReleaseCheck
+from verticil.party.protocol.with_miner.plan import Step
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.federation.transport.errors_on_wire import to_detail
@@ -123,7 +123,7 @@ class CoordinatedStudy(StudyRun):
 
         def clear() -> None:
             self.drop_columns()
-            review.drop(self.site, record.digest)
+            countersigning.drop(self.site, record.digest)
 
         await asyncio.to_thread(clear)
 
@@ -137,7 +137,7 @@ class CoordinatedStudy(StudyRun):
         await asyncio.to_thread(self.drop_data)
         if record.failure is not None:
             report = coordinator_pb2.ReportRequest(
-                study_digest=record.digest, failure=to_detail(outward(record.failure))
+                study_digest=record.digest, failure=to_detail(redact_error(record.failure))
             )
             await self.coordinator.report(report)
         await asyncio.to_thread(self.site.state.failure_told, record.digest)
@@ -170,7 +170,7 @@ class CoordinatedStudy(StudyRun):
 
     async def _fetch_review(self, record: StudyRecord) -> None:
         await self.make_again(record)
-        await review.fetch(self.coordinator, self.site, record)
+        await countersigning.fetch(self.coordinator, self.site, record)
 
     async def make_again(self, record: StudyRecord) -> None:
         """Make again what was randomized, where this disk has lost it: the same draws, or none."""
@@ -190,7 +190,9 @@ class CoordinatedStudy(StudyRun):
     async def _countersign(self, record: StudyRecord) -> None:
         at = self.node.clock()
         await self.node.heavily(
-            lambda: review.countersign(self.site, record, self.node.signing_key, AUTOMATIC, at, compare=self.compare)
+            lambda: countersigning.countersign(
+                self.site, record, self.node.signing_key, AUTOMATIC, at, compare=self.compare
+            )
         )
 
     async def _tell_countersignature(self, record: StudyRecord) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from verticil.party.policy.rule_approval import objections
+from verticil.party.policy.rule_approval import find_rule_objections
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import DataFault, VerticilError, from_code
@@ -35,11 +35,11 @@ _OF_THE_SITE_ALONE: Final = {"SAME_PEOPLE": ("POLICY_REFUSED", "its policy does 
 _HINT: Final = "the party's own people see the details: verticil party status"
 
 
-def outward(error: VerticilError) -> VerticilError:
+def redact_error(error: VerticilError) -> VerticilError:
     """Return the error as it may leave the site.
 
     >>> from verticil.shared.core.errors import DataFault
-    >>> outward(DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'pay' (hint: 'salary' for 'pay'?)")).message
+    >>> redact_error(DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'pay' (hint: 'salary' for 'pay'?)")).message
     'its table, or its machine, does not serve this study'
     """
     if error.code in _OF_THE_SITE_ALONE:
@@ -63,11 +63,11 @@ def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_
         None: it cannot be said without the table, or its machine; then nothing is sent.
     """
     try:
-        policy_objections = objections(site.voting, record, at)
+        policy_objections = find_rule_objections(site.voting, record, at)
     except DataFault:
         return None
     except VerticilError as error:
-        return common_pb2.Objections(items=[to_detail(outward(error))])
+        return common_pb2.Objections(items=[to_detail(redact_error(error))])
     items = [
         common_pb2.ErrorDetail(code=item.code, message=item.told or item.message)
         for item in policy_objections[:_MOST_TOLD]

@@ -36,7 +36,7 @@ class Kind(StrEnum):
     # "": the common list; with order-commitment the root of the common tree, with dh-psi the places of the own people.
     COMMON = "common"
     COMMITMENT = "commitment"  # "": this party's commitment to the order of its rows; with dh-psi to the common list
-    # Linkage dh-psi; see verticil.party.protocol.between.ring. Owners are positions in the study.
+    # Linkage dh-psi; see verticil.party.protocol.with_peers.ring. Owners are positions in the study.
     TAKEN = "taken"  # owner: what was signed of the list that this party was given
     SHUFFLE = "shuffle"  # owner: of which of its tokens (of which own seed) each token of `BLINDED` was made
     BLINDED = "blinded"  # owner: the list as this party blinded it

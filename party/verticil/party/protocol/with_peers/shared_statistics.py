@@ -9,9 +9,9 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.statistics import statistics_of_each
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext
 from verticil.shared.privacy.events import PrivacyEvent
 
 

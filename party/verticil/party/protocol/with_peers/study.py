@@ -19,15 +19,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from verticil.party.protocol.between import alignment, publication
-from verticil.party.protocol.between.artifact_store import Kind, kept_after
-from verticil.party.protocol.between.context import PeerContext, PeerStudyContext, known_structure, lacking_packages
-from verticil.party.protocol.between.network import all_of
-from verticil.party.protocol.between.plan import Facts, Step
 from verticil.party.protocol.context import agreement
-from verticil.party.protocol.disclosure import words_of
 from verticil.party.protocol.engine import Outcome, StudyRun
+from verticil.party.protocol.outgoing_errors import words_of
 from verticil.party.protocol.planning import PeerFailedError, Plan, WaitedForError
+from verticil.party.protocol.with_peers import alignment, publication
+from verticil.party.protocol.with_peers.artifact_store import Kind, kept_after
+from verticil.party.protocol.with_peers.context import PeerContext, PeerStudyContext, known_structure, lacking_packages
+from verticil.party.protocol.with_peers.network import all_of
+from verticil.party.protocol.with_peers.plan import Facts, Step
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.federation.identity.identity import Role

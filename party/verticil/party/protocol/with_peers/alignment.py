@@ -1,7 +1,7 @@
 """The common people: the running list passes along the parties in the study's order, and the last one's is common to all.
 
 With linkage ``order-commitment`` no list passes: every party gives its signed commitment to the order of its rows to all
-others, and each compares them all by itself. With ``dh-psi`` blinded lists go round (`verticil.party.protocol.between.ring`).
+others, and each compares them all by itself. With ``dh-psi`` blinded lists go round (`verticil.party.protocol.with_peers.ring`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Collection, Sequence
 
 from google.protobuf.message import DecodeError
 
-from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
+from verticil.party.dataset.pseudonyms import PSEUDONYM_BYTES, check_common_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import pseudonym_lists as lists
-from verticil.party.protocol.between import ring
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.context import PeerStudyContext
+from verticil.party.protocol.with_peers import pseudonym_lists as lists
+from verticil.party.protocol.with_peers import ring
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.alignment.merkle import Tree, common_tree
 from verticil.wire.v1 import common_pb2, peer_pb2

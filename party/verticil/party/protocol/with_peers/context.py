@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from verticil.party.config import PartyConfig
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.between import blinded_lists
-from verticil.party.protocol.between import pseudonym_lists as lists
-from verticil.party.protocol.between.artifact_store import ArtifactStore, Kind
-from verticil.party.protocol.between.network import Peers
-from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import PartyContext, Rows, StudyContext
 from verticil.party.protocol.planning import LostError
+from verticil.party.protocol.with_peers import blinded_lists
+from verticil.party.protocol.with_peers import pseudonym_lists as lists
+from verticil.party.protocol.with_peers.artifact_store import ArtifactStore, Kind
+from verticil.party.protocol.with_peers.network import Peers
+from verticil.party.protocol.with_peers.rounds import MessageRounds
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError

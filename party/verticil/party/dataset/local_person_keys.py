@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.macs import PackedIds
+from verticil.party.dataset.pseudonyms import packed_ids
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.storage.sorting import Sorter
 from verticil.shared.storage.unlinked_files import Rows, join_parts

@@ -18,7 +18,7 @@ from typing import Final
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.column_draws import ColumnDraw, Origins, origins_of, seals
-from verticil.party.limits import limits as policy
+from verticil.party.limits.limits import Policy, find_objections, refuse
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
 from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
 from verticil.party.people.reading import sketch
@@ -123,9 +123,7 @@ def review(
     study = with_own_randomization(config, parse_canonical(proposal))
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
-    policy.refuse(
-        policy.objections(config.policy, study, config.name, columns_of(config, study), today=today), study.id
-    )
+    refuse(find_objections(config.policy, study, config.name, columns_of(config, study), today=today), study.id)
     if holding is None:
         holding = read_holding(
             config,
@@ -197,7 +195,7 @@ def as_drawn(releases: Mapping[int, ColumnDraw], ledger: Ledger) -> dict[int, Co
     return {index: ledger.as_drawn(release) for index, release in releases.items()}
 
 
-def check_rows(limits: policy.Policy, study_id: str, n_rows: int) -> None:
+def check_rows(limits: Policy, study_id: str, n_rows: int) -> None:
     """Check that a table has as many rows as the site asks of itself.
 
     Raises:
@@ -295,13 +293,11 @@ def check_binding(
     if approval.people_counted_apart != bool(config.policy.same_people.apart):
         raise void(proposal, f"what {config.path.name} counts apart changed (policy.same_people)")
     columns = columns_of(config, proposal)
-    policy.refuse(policy.objections(config.policy, approved_study, config.name, columns, today=today), proposal.id)
+    refuse(find_objections(config.policy, approved_study, config.name, columns, today=today), proposal.id)
     return approved_study
 
 
-def check_giver(
-    limits: policy.Policy, study: Study, approval: Approval, voters: Sequence[str], approvers: Approvers
-) -> None:
+def check_giver(limits: Policy, study: Study, approval: Approval, voters: Sequence[str], approvers: Approvers) -> None:
     """Check that an approval was given by those who may give it now.
 
     Args:

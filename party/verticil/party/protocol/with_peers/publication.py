@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from verticil.party.protocol.between.artifact_store import Kind
-from verticil.party.protocol.between.context import PeerStudyContext
-from verticil.party.protocol.between.network import all_of
 from verticil.party.protocol.planning import PeerFailedError
+from verticil.party.protocol.with_peers.artifact_store import Kind
+from verticil.party.protocol.with_peers.context import PeerStudyContext
+from verticil.party.protocol.with_peers.network import all_of
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.identity import Role

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.compiled.genetic import below, word
+from verticil.miner.learning.search.compiled.genetic_kernels import below, word
 from verticil.shared.core.compiled import compiled
 
 COUNT, SLOTS, ROOM, STATES = range(4)
