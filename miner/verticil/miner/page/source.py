@@ -18,7 +18,7 @@ from verticil.shared.federation.identity.identity import Identity
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
-from verticil.shared.study.review import require_reviewed
+from verticil.shared.study.draft_review import require_reviewed
 from verticil.shared.study.states import State, require_withdrawn
 from verticil.wire.v1 import control_pb2
 
