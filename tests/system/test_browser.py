@@ -1,6 +1,6 @@
 """Every page in Debian's Chromium: it renders, says nothing on the console, asks nobody else, and a keyboard is enough.
 
-Screenshots are kept in the folder that VERTICIL_SCREENSHOTS names, else beside the test's other files.
+Screenshots are kept in the folder that VERTICIL_SCREENSHOTS names (`.ci/run`: .ci/screenshots), else beside the test's files.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from support import PATIENCE_SECONDS
 from support import miner_service as service
 from support.pages import FORM, served
 from support.site_folder import deciding, offer, opened, site_of
+from verticil.analyst.draft import Wording, draft_study
 from verticil.design.pages import design_server
 from verticil.miner.airgap.exchange import Exchange
 from verticil.miner.page.pages import miner_server
@@ -33,6 +34,7 @@ from verticil.miner.page.source import NodeSource
 from verticil.miner.storage.audit import MinerAudit
 from verticil.party.operator.page.pages import Officer, site_server
 from verticil.party.policy.decision_store import ApproverKey
+from verticil.party.storage.database import FILE_NAME
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import read_certificates
@@ -394,6 +396,44 @@ def test_an_analyst_sees_what_follows_from_a_change(page: Page, tmp_path: Path) 
         page.wait_for_selector("text=Saved study.toml")
     assert "epsilon = 3.5" in path.read_text()
     assert "# as everybody has them" in path.read_text()
+
+
+def test_drafts_findings_and_errors_are_as_readable_as_other_pages(
+    page: Page, tmp_path: Path, release_study: Study
+) -> None:
+    rows = [f"p{i},{20 + i % 60},{'yes' if i % 3 else 'no'}" for i in range(300)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
+    weak = STUDY.replace("epsilon = 3.0", "epsilon = 0.1")
+    texts = {
+        "draft": draft_study({"clinic": tmp_path / "t.csv"}, wording=Wording()).text,
+        "weak": weak,
+        "broken": "schema =",
+    }
+    paths = [tmp_path / f"{name}.toml" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text, encoding="utf-8")
+    with served(design_server(paths, ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        seen.check("design-files")
+        for place, (name, words) in enumerate(
+            (("draft", "To review before anybody works"), ("weak", "error, "), ("broken", "not TOML"))
+        ):
+            page.goto(f"{server.url}{place}/")
+            assert words in page.inner_text("body")
+            seen.complaints = [
+                text for text in seen.complaints if "404" not in text
+            ]  # the browser's own word of a refusal
+            seen.check(f"design-{name}")
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    (folder / "state" / FILE_NAME).rename(folder / "state" / "gone")
+    with served(site_server(folder / "party.toml", ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        assert "STATE_CORRUPT" in page.inner_text("main")
+        seen.complaints.clear()
+        seen.check("site-problem")
 
 
 def drag(page: Page, what: Locator, target: Locator) -> None:
