@@ -22,7 +22,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.joint.noise import noised
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.events import NoisyTables, from_json, plan_events, to_json, words
-from verticil.shared.privacy.layered import layered_counts
+from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.reading import read_study_text
@@ -80,6 +80,23 @@ def test_the_sets_cost_together_what_is_asked_for() -> None:
     assert budget[1] / (sum(budget) + event.coarse_tables / (event.coarse_sigma or math.inf) ** 2) == pytest.approx(
         0.4, rel=0.01
     )
+
+
+def test_two_sets_of_one_sigma_cost_what_their_tables_cost_together() -> None:
+    """As one set of as many tables does."""
+    one = LayeredCounts(
+        sigma=20.0,
+        tables=7,
+        coarse_sigma=None,
+        coarse_tables=0,
+        profile_sigma=None,
+        profiles=0,
+        delta=1e-9,
+        epsilon=0.1,
+    )
+    two = dataclasses.replace(one, tables=3, column_sigma=20.0, columns=4)
+    assert cost_of(two) == cost_of(one)
+    assert cost_of(dataclasses.replace(one, tables=3)).epsilon < 0.8 * cost_of(one).epsilon
 
 
 def test_each_table_has_the_noise_of_its_set() -> None:

@@ -19,10 +19,10 @@ PACKAGES = (LEARNING, LEARNING / "posterior", LEARNING / "scoring", LEARNING / "
 
 NOT_TUNED = {
     # Constants of a generator of random numbers (SplitMix64), of a search for the highest bit, and of words of 64 bits.
-    "learning/search/compiled/genetic.py": {
+    "learning/search/compiled/genetic_kernels.py": {
         "_GOLDEN", "_MIX_1", "_MIX_2", "_S30", "_S27", "_S31", "_S32", "_S11", "_UNIT",
     },
-    "learning/search/compiled/orders.py": {"COUNT", "SLOTS", "ROOM", "STATES", "_S54"},
+    "learning/search/compiled/order_kernels.py": {"COUNT", "SLOTS", "ROOM", "STATES", "_S54"},
     "learning/search/draws.py": {"_MASK"},
     "learning/scoring/kernels.py": {"_S16", "_S32", "_S48", "_LOW"},
     "posterior/kernels.py": {

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from verticil.party.dataset import perturb, pseudonyms
+from verticil.party.dataset import perturb
 from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.related_rows import drawn_codes, people_by_tag, read_rows
+from verticil.party.dataset.related_rows import drawn_codes, people_by_tag, read_rows, tags_by
 from verticil.party.dataset.source import Batch
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import DatasetRule
@@ -137,11 +135,7 @@ def read_related(
         DataFault, Misuse: as `source.read_records`.
     """
 
-    def tags_of(texts: Sequence[str]) -> Tags:
-        ids = pseudonyms.packed_ids(texts, normalise)
-        return np.where(ids.empty[:, None], np.uint8(0), tag_macs.of(ids)).astype(np.uint8)
-
-    people, found = people_by_tag(tags, tags_of), RelatedColumns()
+    people, found = people_by_tag(tags, tags_by(tag_macs, normalise)), RelatedColumns()
     for table in dict.fromkeys(place.table for place in places.values()):
         persons, fingerprints = PersonMacs(site_secret), SourceFingerprints(site_secret)
 

@@ -67,6 +67,21 @@ def people_by_id(ids: Sequence[str], tags: Tags, normalise: Sequence[str]) -> Pe
     )
 
 
+def tags_by(macs: Macs, normalise: Sequence[str]) -> Callable[[Sequence[str]], Tags]:
+    """Return what makes the tag of each of some ids, zeros where an id names nobody.
+
+    Args:
+        macs: makes tags.
+        normalise: steps applied to ids.
+    """
+
+    def tags_of(texts: Sequence[str]) -> Tags:
+        ids = packed_ids(texts, normalise)
+        return np.where(ids.empty[:, None], np.uint8(0), macs.of(ids)).astype(np.uint8)
+
+    return tags_of
+
+
 def people_by_tag(tags: Tags, tags_of: Callable[[Sequence[str]], Tags]) -> PeopleOfRows:
     """Return people whose ids are not kept, by their tags.
 
@@ -273,16 +288,12 @@ def row_remarks(
     Raises:
         DataFault, Misuse: as `read_rows`.
     """
-    macs = Macs(secrets.token_bytes(32), size=TAG_BYTES)
-
-    def tags_of(texts: Sequence[str]) -> Tags:
-        ids = packed_ids(texts, normalise)
-        return np.where(ids.empty[:, None], np.uint8(0), macs.of(ids)).astype(np.uint8)
-
+    tags_of = tags_by(Macs(secrets.token_bytes(32), size=TAG_BYTES), normalise)
     sorter = Sorter(folder, width=TAG_BYTES, key_bytes=TAG_BYTES, memory_rows=MEMORY_ROWS)
     for batch in read_batches(rule, ()):
         tags = tags_of(batch.ids)[batch.index]
-        sorter.add(np.ascontiguousarray(tags[tags.any(axis=1)]))
+        with disk_faults(folder):
+            sorter.add(np.ascontiguousarray(tags[tags.any(axis=1)]))
     with disk_faults(folder):
         tags = np.concatenate([np.empty((0, TAG_BYTES), np.uint8), *single(sorter.blocks(), TAG_BYTES)])
     people = people_by_tag(tags, tags_of)

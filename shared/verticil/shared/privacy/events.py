@@ -477,16 +477,25 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
         return  # of several sets: `privacy.layered`
     sizes, sigmas = set_sizes(study), set_sigmas(study)
     assert sigmas.pairs is not None
-    own: dict[str, Any] = {} if alone else {"column_sigma": sigmas.columns, "columns": sizes.columns}
-    event = (DiscreteGaussianCounts if alone else NoisyTables)(
+    event = DiscreteGaussianCounts(
         sigma=sigmas.pairs,
         tables=sizes.pairs,
         delta=rule.delta,
         epsilon=rule.epsilon,
         sensitivity=math.sqrt(2 * (sizes.pairs + sizes.columns)),
-        reader=PUBLIC.name if alone else OTHERS,
-        **own,
+        reader=PUBLIC.name,
     )
+    if not alone:
+        event = NoisyTables(
+            sigma=event.sigma,
+            tables=event.tables,
+            delta=event.delta,
+            epsilon=event.epsilon,
+            sensitivity=event.sensitivity,
+            reader=OTHERS,
+            column_sigma=sigmas.columns,
+            columns=sizes.columns,
+        )
     names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
     yield PlannedEvent(event=event, variables=names, readers=("everyone",), joint=True)
 
