@@ -21,6 +21,7 @@ from starlette.routing import Route
 from support import PATIENCE_SECONDS
 from support.pages import FORM, command_page, served
 from support.site_folder import make_site
+from verticil.cli.main import main
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
@@ -203,6 +204,19 @@ def test_a_certificate_that_has_expired_opens_nothing(pki: Path, tmp_path: Path)
     old = read_certificates(tmp_path / "old.crt")[0]
     with pytest.raises(Exception, match="none of those"):
         login_of([old], ServerFiles(certificate=pki / "page.crt", key=pki / "page.key")).admit(old)
+
+
+def test_options_that_belong_together_are_named(pki: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_site(tmp_path)
+    place = ["--config", str(tmp_path / "party.toml"), "--format", "json"]
+    for options, words in (
+        (["--tls", str(pki / "page.crt")], "--tls: expected with --login"),
+        (["--login", str(pki / "lena.crt"), "--tls", str(pki / "lena.crt")], "no browser takes it"),
+        (["--login", str(tmp_path / "nobody.crt")], "cannot be read"),
+        (["--listen", "0.0.0.0:0"], "expected a loopback address"),
+    ):
+        assert main(["party", "ui", *options, *place]) == 2
+        assert words in capsys.readouterr().out, options
 
 
 @pytest.mark.whole

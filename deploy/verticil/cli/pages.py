@@ -72,6 +72,10 @@ def party_ui(
     document = site_of(config)
     if not decide and (approver is not None or key is not None):
         raise Misuse("USAGE", "--as and --key: expected with --decide", hint="add --decide, or leave them out")
+    if tls is not None and not login:
+        raise Misuse(
+            "USAGE", "--tls: expected with --login", hint="add --login with the certificate of who may open the page"
+        )
     by_certificate = _login(
         login, tls or document.certificate, document.key if tls is None else tls.with_suffix(".key")
     )

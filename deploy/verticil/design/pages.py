@@ -261,7 +261,10 @@ class DesignPages:
 
     def _problem(self, request: Request, error: VerticilError, *, heading: str = "", status: int = 404) -> Response:
         problem = Problem(
-            heading=heading or "Nothing to show", said=f"{error.code}: {error.message}", hint=error.hint, back="./"
+            heading=heading or "Nothing to show",
+            said=f"{error.code}: {error.message}",
+            hint=error.hint,
+            back="./" if heading else "",
         )
         return self._shown(request, "problem", problem, status=status, live=False)
 
