@@ -133,18 +133,16 @@ RULE = "[tables]\nepsilon = 1\ndelta = 1e-9\none_way_part = 0.3\n"
 def test_a_miner_measures_single_columns_and_the_event_says_so() -> None:
     text = study_toml("a.x: p q r", "b.y: p q r", "b.z: p q") + PLAIN + RULE
     study = read_study_text(text, Path())
-    (event,) = (item.event for item in plan_events(study, "a") if isinstance(item.event, NoisyTables))
+    (event,) = (item.event for item in plan_events(study, "a") if isinstance(item.event, LayeredCounts))
     assert (event.tables, event.columns) == (3, 3)
     assert (event.sigma, event.column_sigma) == (table_sigmas(study)[0], table_sigmas(study)[-1])
     assert cost_of(event).epsilon == 1.0
     assert cost_of(dataclasses.replace(event, column_sigma=event.column_sigma and event.column_sigma / 2)).epsilon > 1.0
-    assert "3 single columns" in words(event)
+    assert "3 tables of one column" in words(event)
     assert from_json(to_json(event)) == event
     plain = read_study_text(text.replace("one_way_part = 0.3\n", ""), Path())
     (event,) = (item.event for item in plan_events(plain, "a") if isinstance(item.event, NoisyTables))
     assert "column" not in to_json(event)
-    with pytest.raises(ValueError, match="columns"):
-        dataclasses.replace(event, columns=2)
     assert owners_study(study, method="privbayes").tables == TablesRule(epsilon=1.0, delta=1e-9, resolution="one")
 
 

@@ -250,6 +250,9 @@ def test_the_file_is_read_whole_and_of_its_own_study_or_not_at_all(tmp_path: Pat
     write_tables(path, exact, binding_of_tables(shorter, [], N_COMMON, 0.0))
     with pytest.raises(DataFault):
         read_tables(path, shorter, N_COMMON, binding_of_tables(shorter, [], N_COMMON, 0.0), noisy=False)
+    write_tables(path, dataclasses.replace(exact, tables=exact.tables[:-1]), binding)
+    with pytest.raises(DataFault, match="not those that were written"):
+        read_tables(path, study, N_COMMON, binding, noisy=False)
 
 
 @pytest.mark.whole

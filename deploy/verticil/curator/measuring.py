@@ -8,7 +8,6 @@ and how often, and no other measurement shares its noise.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from typing import Final
@@ -21,8 +20,7 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import write
 from verticil.shared.mechanisms.gaussian import derived_key
-from verticil.shared.numerics.joint.coarse import summed
-from verticil.shared.numerics.joint.noise import noised, noised_runs
+from verticil.shared.numerics.joint.coarse import noised_in_sets
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.privacy import events
 from verticil.shared.release.curator import drawn_event
@@ -90,7 +88,5 @@ def measure_tables(study: Study, table: Table, release: ColumnDraw, secret: Site
     own = dict(zip(study.schema.names, table.codes, strict=True))
     columns = [unit_codes(study, index, own) for index in range(len(study.units))]
     exact, key = counted_tables(columns, study), noise_key(release, secret)
-    noisy, coarse_sigma = noised(exact, table_sigmas(study), key), set_sigmas(study).coarse
-    if coarse_sigma is None:
-        return noisy
-    return dataclasses.replace(noisy, coarse=noised_runs(summed(exact, noisy, coarse_pairs(study)), coarse_sigma, key))
+    coarse_sigma = set_sigmas(study).coarse
+    return noised_in_sets(exact, coarse_pairs(study), key, sigma=table_sigmas(study), coarse_sigma=coarse_sigma)

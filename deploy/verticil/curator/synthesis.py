@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, get_args
 
 from verticil.curator.measuring import measurement
 from verticil.curator.people import read_whose
-from verticil.curator.profiles import grid_study, measure_profiles, with_bins_of
+from verticil.curator.profiles import measure_profiles, with_bins_of
 from verticil.curator.reading import as_file
 from verticil.curator.related import files_of
 from verticil.curator.spending import UNLIMITED, Spending, charge
@@ -37,7 +37,8 @@ from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
-from verticil.shared.study.tables import set_sizes, tables_of, tables_sigma
+from verticil.shared.study.profiled_columns import grid_study
+from verticil.shared.study.tables import profiled, set_sizes, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import METHODS
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def synthesize(
         open_state(folder, own_study.parties[0], now=now) as state_of_owner,
     ):
         step("reading the table")
-        grid = grid_study(own_study)
+        grid = grid_study(own_study, profiled(own_study))
         whose = read_whose(state_of_owner, path, grid, dataset=name, id_column=id_column, place=place, related=related)
         owner_state, people, name = whose.state, whose.table, whose.name
         own_study = with_columns_measured(own_study, people.n_records)

@@ -26,7 +26,7 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from verticil.shared.core import plugins
@@ -39,7 +39,7 @@ from verticil.shared.mechanisms.shared_statistics_noise import DISCRETE
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MASKED, MINER_ALONE, NOTHING, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of, recipients_of, sent_units
-from verticil.shared.study.tables import has_several_sets, set_sigmas, set_sizes
+from verticil.shared.study.tables import has_several_sets, tables_of, tables_sigma
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
@@ -48,6 +48,8 @@ LATER: Final = "later"
 """Metadata of a field that events had only later: where it has its default it is not written, as before."""
 GROUP: Final = "verticil.events"
 """Of entry points: name of a kind -> the module that registers it."""
+
+WORD_OF_MINER: Final = "This rests on the miner's word: it has the columns, draws the noise, and could publish without"
 
 Parameter = bool | int | float | str | None
 
@@ -164,21 +166,8 @@ class NoisyTables(DiscreteGaussianCounts):
     """A miner added discrete Gaussian noise to every count of tables of randomized columns, and publishes what follows from them.
 
     What the randomization adds to the noise is not counted: the bound holds for tables of raw columns, too. Nobody but the miner
-    sees that the noise was drawn, and that nothing else is published. Tables of single columns have a noise of their own, for one
-    epsilon and delta together with the others.
-
-    Attributes:
-        column_sigma: parameter of the noise on each count of single columns; None: none are measured.
-        columns: how many.
+    sees that the noise was drawn, and that nothing else is published.
     """
-
-    column_sigma: float | None = field(default=None, metadata={LATER: True})
-    columns: int = field(default=0, metadata={LATER: True})
-
-    def __post_init__(self) -> None:
-        DiscreteGaussianCounts.__post_init__(self)
-        if (self.column_sigma is None) != (self.columns == 0) or not 0 < (self.column_sigma or 1.0) < math.inf:
-            raise ValueError(f"noise of sigma {self.column_sigma} on the tables of {self.columns} columns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,29 +462,17 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     """
     rule = study.tables
     alone = not protocol_of(study).coordinated
-    if rule is None or measures_itself(study) or opens_tables(study) or (alone and has_several_sets(study)):
+    if rule is None or measures_itself(study) or opens_tables(study) or has_several_sets(study):
         return  # of several sets: `privacy.layered`
-    sizes, sigmas = set_sizes(study), set_sigmas(study)
-    assert sigmas.pairs is not None
-    event = DiscreteGaussianCounts(
-        sigma=sigmas.pairs,
-        tables=sizes.pairs,
+    tables = len(tables_of(study))
+    event = (DiscreteGaussianCounts if alone else NoisyTables)(
+        sigma=tables_sigma(study),
+        tables=tables,
         delta=rule.delta,
         epsilon=rule.epsilon,
-        sensitivity=math.sqrt(2 * (sizes.pairs + sizes.columns)),
-        reader=PUBLIC.name,
+        sensitivity=math.sqrt(2 * tables),
+        reader=PUBLIC.name if alone else OTHERS,
     )
-    if not alone:
-        event = NoisyTables(
-            sigma=event.sigma,
-            tables=event.tables,
-            delta=event.delta,
-            epsilon=event.epsilon,
-            sensitivity=event.sensitivity,
-            reader=OTHERS,
-            column_sigma=sigmas.columns,
-            columns=sizes.columns,
-        )
     names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
     yield PlannedEvent(event=event, variables=names, readers=("everyone",), joint=True)
 
@@ -518,13 +495,6 @@ def _discrete_losses(event: DiscreteGaussianCounts, n_changes: int | None = None
     # The weights of a sum are those of one draw but for a factor e^+-tau, tau = 5 sum_k e^(-2 pi^2 sigma_c^2 k / (k + 1)), below
     # 1.4e-38 for 25 contributors of sigma_c = 3: deltas are rounded up by 1e-12 of themselves, more than that over all counts.
     return Counter({DiscreteGaussianLoss(sigma=event.sigma): 2 * event.tables if n_changes is None else n_changes})
-
-
-def _losses_of_tables(event: NoisyTables, changes: int = 2) -> Counter[Loss]:
-    losses = _discrete_losses(event, changes * event.tables)
-    if event.column_sigma is not None:
-        losses[DiscreteGaussianLoss(sigma=event.column_sigma)] += changes * event.columns
-    return losses
 
 
 def cost_at(losses: Counter[Loss], delta: float, claim: float | None) -> Cost:
@@ -557,17 +527,11 @@ def _discrete_words(event: DiscreteGaussianCounts) -> str:
 
 
 def _table_words(event: NoisyTables) -> str:
-    cost = kind_of(event).cost(event)
-    single = (
-        ""
-        if event.column_sigma is None
-        else f", and of {event.column_sigma:.4g} to those of {event.columns} single columns"
-    )
+    cost = _discrete_cost(event)
     return (
         f"the miner adds discrete Gaussian noise of standard deviation {event.sigma:.4g} to every count of {event.tables} tables "
-        f"of the randomized columns{single}, and what is published follows from these and the number of people: epsilon "
-        f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. This rests on the miner's word: it has the "
-        "columns, draws the noise, and could publish without"
+        "of the randomized columns, and what is published follows from these and the number of people: epsilon "
+        f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. {WORD_OF_MINER}"
     )
 
 
@@ -619,11 +583,11 @@ register(
     EventKind(
         name="noisy-tables",
         event=NoisyTables,
-        cost=lambda event: cost_at(_losses_of_tables(event), event.delta, event.epsilon),
+        cost=_discrete_cost,
         words=_table_words,
         of_study=_noisy_tables,
-        losses=_losses_of_tables,
-        add_or_remove=lambda event: _losses_of_tables(event, 1),
+        losses=_discrete_losses,
+        add_or_remove=lambda event: _discrete_losses(event, event.tables),
         deviation=lambda event: event.sigma,
     )
 )

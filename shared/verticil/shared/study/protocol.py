@@ -21,7 +21,7 @@ from verticil.shared.numerics.model.artifact import packed_size
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.inapplicable import refuse
-from verticil.shared.study.tables import table_sigmas
+from verticil.shared.study.tables import coarse_pairs, set_sigmas, table_sigmas
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS, Inapplicable, fail
 
@@ -223,6 +223,11 @@ class Protocol(ABC):
         `tables_sigma`.
         """
         return tuple(math.sqrt(variance(sigma)) for sigma in table_sigmas(study))
+
+    def coarse_deviations(self, study: Study) -> tuple[float, ...]:
+        """Return the same of each of `coarse_pairs`, in runs of neighbouring categories."""
+        sigma = set_sigmas(study).coarse
+        return () if sigma is None else (math.sqrt(variance(sigma)),) * len(coarse_pairs(study))
 
     def check(self, study: Study, *, source: str) -> None:
         """Check what this protocol asks of a study, which keeps the rules of all protocols already.

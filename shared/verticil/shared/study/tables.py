@@ -25,9 +25,13 @@ import math
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas
 from verticil.shared.numerics.estimation.profiles import n_histograms
-from verticil.shared.numerics.joint.coarse import pairs_with_order
+from verticil.shared.numerics.joint.coarse import pairs_with_order, runs_of
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.related.structure import is_measured, slot_numbers
 from verticil.shared.study.document import Study
 from verticil.shared.study.typed_variables import EVEN_BINS, value_step
@@ -83,11 +87,24 @@ def coarse_pairs(study: Study) -> tuple[tuple[int, ...], ...]:
     """
     if study.tables is None or study.tables.resolution != "two":
         return ()
-    variables = [
-        None if unit.is_compound else study.schema[study.schema.index(unit.variables[0])] for unit in study.units
-    ]
+    variables = _single_variables(study)
     orders = [() if each is None else range(EVEN_BINS) if each.bounds else each.order for each in variables]
     return pairs_with_order(orders, tables_of(study))
+
+
+def public_runs(study: Study) -> tuple[NDArray[np.intp], ...]:
+    """Return the run of each category of each unit by the study alone, as if each category had as many people.
+
+    Bins that were measured, or that were cut into equal shares, have.
+    """
+    sizes = [unit.transition.n_states for unit in study.units]
+    orders = [() if variable is None else variable.order for variable in _single_variables(study)]
+    return tuple(runs_of(np.full(size, 1 / size), order) for size, order in zip(sizes, orders, strict=True))
+
+
+def _single_variables(study: Study) -> list[Variable | None]:
+    """Return the variable of each unit; None: of a compound, which has several."""
+    return [None if unit.is_compound else study.schema[study.schema.index(unit.variables[0])] for unit in study.units]
 
 
 def profiled(study: Study) -> tuple[int, ...]:
