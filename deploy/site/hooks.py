@@ -29,6 +29,7 @@ _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?:\.\./)+[^)\s#]+)(?:#[^)]*)
 _FEATURES: Final = "developer/features.md"
 _BOOSTS: Final = {
     "developer/decisions.md": 0.3,
+    "start/glossary.md": 4.0,
     "reference/changelog.md": 0.3,
     "reference/errors.md": 1.0,
     "reference/party-toml.md": 2.0,

@@ -141,8 +141,8 @@ def test_a_miner_measures_single_columns_and_the_event_says_so() -> None:
     assert "3 tables of one column" in words(event)
     assert from_json(to_json(event)) == event
     plain = read_study_text(text.replace("one_way_part = 0.3\n", ""), Path())
-    (event,) = (item.event for item in plan_events(plain, "a") if isinstance(item.event, NoisyTables))
-    assert "column" not in to_json(event)
+    (of_pairs,) = (item.event for item in plan_events(plain, "a") if isinstance(item.event, NoisyTables))
+    assert "column" not in to_json(of_pairs)
     assert owners_study(study, method="privbayes").tables == TablesRule(epsilon=1.0, delta=1e-9, resolution="one")
 
 
