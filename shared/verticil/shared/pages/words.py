@@ -43,8 +43,12 @@ def sentence(words: str) -> str:
 
     >>> sentence("a true 'yes' is kept 85 % of the time")
     "A true 'yes' is kept 85\\xa0% of the time."
+
+    >>> sentence("is it open?")
+    'Is it open?'
     """
-    return f"{words[:1].upper()}{words[1:]}.".replace(" %", "\N{NO-BREAK SPACE}%")
+    end = "" if words.endswith((".", "?", "!")) else "."
+    return f"{words[:1].upper()}{words[1:]}{end}".replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def size_text(n_bytes: int) -> str:
