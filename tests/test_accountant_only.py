@@ -48,6 +48,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.shared.study.rules:check_breach": "the study's own breach rule, on exact ratios",
     "verticil.shared.study.rules:_check_subset": "the range in which subset selection can be sampled",
     "verticil.shared.study.approval:check_not_weaker": "compares two matrices, states neither",
+    "verticil.shared.study.profiles:_resized": "makes a matrix for another number of bins that is no weaker, states nothing",
     "verticil.shared.study.vocabulary:check_privacy": "what epsilon and delta of noise a study may ask for",
     "verticil.shared.study.peer:_check_share": "whether the noise that is asked for can be drawn",
     "verticil.shared.study.table_rules:check_tables": "the same of noise on tables",

@@ -2,7 +2,7 @@
 
 Formulas become MathML, which browsers draw without a script or a font. Mermaid's pictures become SVG, by the layout of the
 reports. Examples that a page names stand on it. Links to other files outside of the pages become their paths, since the site
-ships without the sources. A picture that no page shows ends a strict build.
+ships without the sources. A picture that no page shows, and a measured figure without its bench, end a strict build.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?:\.\./)+[^)\s#]+)(?:#[^)]*)
 _FEATURES: Final = "developer/features.md"
 _BOOSTS: Final = {
     "developer/decisions.md": 0.3,
+    "start/glossary.md": 4.0,
     "reference/changelog.md": 0.3,
     "reference/errors.md": 1.0,
     "reference/party-toml.md": 2.0,
@@ -40,19 +41,30 @@ _BOOSTS: Final = {
 """How much of its weight a page has in a search, by the beginning of its path: guides that say what to do come first."""
 _NEEDLESS: Final = ("**/*.map", "assets/javascripts/lunr/**/*", "search/search_index.json", "sitemap*")
 """Files that only a debugger, other languages than English, or a server need."""
+_SEARCH: Final = ("assets/javascripts/workers/search.*.js", "search(e){if(e=e.replace(")
+"""The program that searches, and where it gets a query, which it would search for words like `a` and `to`, too."""
+_WITHOUT_STOP_WORDS: Final = (
+    'search(e){e=e.split(" ").filter(word=>lunr.stopWordFilter(word.toLowerCase().replace(/\\W+$/,""))).join(" ")||e;'
+    "if(e=e.replace("
+)
 _PRE: Final = re.compile(r"(<pre.*?</pre>|<script.*?</script>)", re.DOTALL)
 _SPACES: Final = re.compile(r"\s*\n\s*")
 _LETTER: Final = 8.2
 """Width of a letter in a picture, in drawing units."""
+_LEAST_WIDTH: Final = 600
+"""Of a picture in pixels: on a narrower screen it is scrolled, since its letters would be too small to read."""
 _EXAMPLE: Final = re.compile(r"^\[[^\]]+\]\((?:\.\./)+(examples/[\w/-]+\.(patch|py))\).*$", re.MULTILINE)
 """A line that begins with a link to an example: the site shows the example below it."""
 _LANGUAGES: Final = {"patch": "text", "py": "text"}
 _used: set[str] = set()
+_figures: Final = runpy.run_path(str(Path(__file__).with_name("figures.py")))["figures_without_bench"]
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Return a page with its pictures drawn and its links to sources as paths."""
     folder = posixpath.dirname(page.file.src_uri)
+    for line, text in _figures(markdown):
+        _LOG.warning("deploy/docs/%s:%d: a measured figure without its bench: %s", page.file.src_uri, line, text)
     page.meta["search"] = {
         "boost": next((boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)), 2.0)
     }
@@ -76,9 +88,14 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Return a page whose formulas are MathML."""
+    """Return a page whose formulas are MathML; one that is wider than a telephone is scrolled by itself."""
     return _FORMULA.sub(
-        lambda found: convert(html.unescape(found[2]), display="inline" if found[1] == "span" else "block"), content
+        lambda found: (
+            convert(html.unescape(found[2]), display="inline")
+            if found[1] == "span"
+            else f'<div style="overflow-x:auto">{convert(html.unescape(found[2]), display="block")}</div>'
+        ),
+        content,
     )
 
 
@@ -94,10 +111,15 @@ def on_post_page(output: str, **_: Any) -> str:
 
 @event_priority(-200)  # after the plugin `offline` has copied the index
 def on_post_build(config: Any, **_: Any) -> None:
-    """Remove what no reader of these pages needs, so that the wheel stays small."""
+    """Remove what no reader of these pages needs, so that the wheel stays small, and stop words from queries."""
     site = Path(config.site_dir)
     for path in (path for pattern in _NEEDLESS for path in site.glob(pattern) if path.is_file()):
         path.unlink()
+    for worker in site.glob(_SEARCH[0]):
+        program = worker.read_text(encoding="utf-8")
+        if _SEARCH[1] not in program:
+            _LOG.warning("%s: the query of a search is not where it was", worker.name)
+        worker.write_text(program.replace(_SEARCH[1], _WITHOUT_STOP_WORDS), encoding="utf-8")
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:
@@ -144,4 +166,5 @@ def draw_picture(text: str) -> str:
     opening = (
         f'<svg viewBox="0 0 {picture.width:.0f} {picture.height:.0f}" role="img" aria-label="{html.escape(words)}"'
     )
-    return f'{opening} style="max-width:100%">{tip}{"".join(lines)}</svg>\n'
+    size = f"width:{picture.width:.0f}px;max-width:100%;min-width:{min(picture.width, _LEAST_WIDTH):.0f}px"
+    return f'<div style="overflow-x:auto">{opening} style="{size}">{tip}{"".join(lines)}</svg></div>\n'

@@ -3,9 +3,14 @@
 One owner's tables get noise (add or remove one person, delta 1e-9), and three estimates are made of the same people: without the
 order, with smooth steps, and with smooth steps and two resolutions, each at the same total. Printed are the mean total variation
 distance of all tables of two columns, the part of Spearman's correlation that strongly linked numbers keep (those above .3), the
-mean error of Spearman's correlation of all pairs of numbers, that of single columns, and CPU seconds. Numbers are cut as in
-`joint_data`; ``--table FILE STUDY`` adds a table as an owner's study cuts it. ``--local`` measures columns that are randomized
-one by one in place of tables with noise.
+mean error of Spearman's correlation of all pairs of numbers, that of the standardised slopes of each number on all others, that
+of single columns, and CPU seconds. Numbers are cut as in `joint_data`; ``--table FILE STUDY`` adds a table as an owner's study
+cuts it. ``--local`` measures columns that are randomized one by one in place of tables with noise. ``--public-runs`` cuts runs as
+masked tables do, by the study alone.
+
+``--measured`` makes records of Adult by ``synthesize`` with bins that are measured (replacement of a person, delta 1e-9). Printed
+are the mean Kolmogorov distance of its five numbers, the share of records without a gain beside the people's, the mean error of
+the slopes, and CPU seconds. ``--plots DIR`` draws histograms of the numbers and a scatter plot, people beside records.
 """
 
 from __future__ import annotations
@@ -15,8 +20,9 @@ import dataclasses
 import itertools
 import math
 import os
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,20 +30,23 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import joint_data
 import numpy as np
+import pandas as pd
 from joint import channels_of, from_network, learned, released, sigma_for, study_of, units_of
 from joint_data import NUMBERS, Data
 from numpy.typing import NDArray
 
 from verticil.curator.reading import read_table
 from verticil.curator.study import owners_study
+from verticil.curator.synthesis import synthesize
+from verticil.experiments.hittmeir import datasets
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.numerics.joint.coarse import pairs_with_order, summed
+from verticil.shared.numerics.joint.coarse import in_runs, pairs_with_order, runs_of, summed
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
 from verticil.shared.numerics.joint.noise import noised, noised_runs
-from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.noisy_tables import CoarseTables, NoisyTables
 from verticil.shared.numerics.model.joint import JointModel
-from verticil.shared.study.reading import read_study
+from verticil.shared.study.reading import read_study, read_study_text
 from verticil.shared.study.tables import COARSE_PART
 
 Floats = NDArray[np.float64]
@@ -91,22 +100,52 @@ class Judge:
             (a, c): spearman(self.shares[a, c], orders[a], orders[c]) for a, c in itertools.combinations(numbers, 2)
         }
 
-    def figures(self, model: JointModel) -> tuple[float, float, float, float]:
-        """Distance of pairs, part of Spearman's correlation kept, its mean error, distance of single columns."""
+    def figures(self, model: JointModel) -> tuple[float, float, float, float, float]:
+        """Distance of pairs, part of Spearman's correlation kept, its mean error, that of slopes, distance of single columns."""
         made = {pair: model.shares(pair) for pair in self.shares}
         pairs = [np.abs(made[pair] - shares).sum() / 2 for pair, shares in self.shares.items()]
         found = {pair: spearman(made[pair], *(self.orders[v] for v in pair)) for pair in self.real}
         kept = [found[pair] / real for pair, real in self.real.items() if abs(real) > STRONG]
         missed = [abs(found[pair] - real) for pair, real in self.real.items()]
         single = [np.abs(made[pair].sum(axis=1) - shares.sum(axis=1)).sum() / 2 for pair, shares in self.shares.items()]
-        return float(np.mean(pairs)), _mean(kept), _mean(missed), float(np.mean(single))
+        slopes = slope_error(self._correlations(self.shares), self._correlations(made))
+        return float(np.mean(pairs)), _mean(kept), _mean(missed), slopes, float(np.mean(single))
+
+    def _correlations(self, shares: Mapping[tuple[int, int], Floats]) -> Floats:
+        """Pearson's correlations of the numbers' places in their order."""
+        numbers = sorted({v for pair in self.real for v in pair})
+        found = np.eye(len(numbers))
+        for a, c in self.real:
+            table = np.maximum(shares[a, c][np.ix_(self.orders[a], self.orders[c])], 0.0)
+            places = [np.arange(size, dtype=np.float64) for size in table.shape]
+            away = [place - (table.sum(axis=1 - axis) @ place) / table.sum() for axis, place in enumerate(places)]
+            spread = [table.sum(axis=1 - axis) @ own**2 for axis, own in enumerate(away)]
+            if spread[0] > 0 and spread[1] > 0:
+                row, column = numbers.index(a), numbers.index(c)
+                found[row, column] = found[column, row] = away[0] @ table @ away[1] / math.sqrt(spread[0] * spread[1])
+        return found
+
+
+def slope_error(real: Floats, made: Floats) -> float:
+    """Mean absolute error of the standardised slopes of each number on all others, from two matrices of correlations."""
+    errors = []
+    for target in range(len(real)):
+        others = [place for place in range(len(real)) if place != target]
+        if others:
+            slopes = [
+                np.linalg.lstsq(c[np.ix_(others, others)], c[others, target], rcond=None)[0] for c in (real, made)
+            ]
+            errors += np.abs(slopes[0] - slopes[1]).tolist()
+    return _mean(errors)
 
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def estimates(data: Data, orders: Orders, epsilon: float, seed: int) -> Iterator[tuple[str, JointEstimate, float]]:
+def estimates(
+    data: Data, orders: Orders, epsilon: float, seed: int, *, public_runs: bool = False
+) -> Iterator[tuple[str, JointEstimate, float]]:
     """An estimate of each way, with its CPU seconds."""
     n_states = data.schema.n_states
     exact = from_columns(data.columns, units_of(channels_of(n_states, None)), n_states, parts=1)
@@ -116,9 +155,12 @@ def estimates(data: Data, orders: Orders, epsilon: float, seed: int) -> Iterator
     sigma = sigma_for(epsilon, len(pairs), "add-remove")
     coarse_pairs = pairs_with_order(orders, pairs)
     fine = dataclasses.replace(noised(exact, sigma / math.sqrt(1 - COARSE_PART), key), orders=orders)
-    coarse = noised_runs(
-        summed(exact, fine, coarse_pairs), sigma * math.sqrt(len(coarse_pairs) / len(pairs) / COARSE_PART), key
-    )
+    coarse_sigma = sigma * math.sqrt(len(coarse_pairs) / len(pairs) / COARSE_PART)
+    sums = summed(exact, fine, coarse_pairs)
+    if public_runs:
+        runs = tuple(runs_of(np.full(size, 1 / size), order) for size, order in zip(n_states, orders, strict=True))
+        sums = CoarseTables(runs=runs, tables=tuple(in_runs(exact, runs, coarse_pairs)))
+    coarse = noised_runs(sums, coarse_sigma, key)
     one = noised(exact, sigma, key)
     tables = (one, dataclasses.replace(one, orders=orders), dataclasses.replace(fine, coarse=coarse))
     for way, noisy in zip(WAYS, tables, strict=True):
@@ -142,6 +184,97 @@ def local_estimates(
         yield way, found, time.process_time() - start
 
 
+NUMBERS_OF_ADULT: Final = {
+    "age": 100,
+    "education-num": 100,
+    "capital-gain": 100_000,
+    "capital-loss": 10_000,
+    "hours-per-week": 100,
+}
+"""Each number of Adult with its upper bound: the largest value, widened to a power of ten."""
+
+
+def study_of_adult(table: datasets.Texts) -> str:
+    """An owner's study of Adult that leaves the bins of its numbers to be measured."""
+    text = 'schema = 1\nid = "adult"\ntitle = "Adult"\npurpose = "a bench"\nexpires = 2099-01-01\n[[party]]\nname = "owner"\n'
+    for name, texts in table.items():
+        text += f'[[variable]]\nparty = "owner"\nname = "{name}"\n'
+        if name in NUMBERS_OF_ADULT:
+            text += f'type = "integer"\nbins = "private"\nbounds = [0, {NUMBERS_OF_ADULT[name]}]\n'
+        else:
+            text += f"categories = {sorted(set(texts.tolist()))}\n"
+    return text + '[randomization_default]\nscheme = "symmetric"\nepsilon = 1\n'
+
+
+def measured(epsilon: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, float]:
+    """Adult, records of it by measured bins, and CPU seconds."""
+    table = datasets.adult().train
+    people = pd.DataFrame({name: texts.astype(str) for name, texts in table.items()})
+    study = read_study_text(study_of_adult(table), Path(), by_owner=True)
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.process_time()
+        made = synthesize(people, study, epsilon=epsilon, delta=1e-9, state=Path(folder) / "state", seed=seed)
+        seconds = time.process_time() - start
+    names = list(NUMBERS_OF_ADULT)
+    return people[names].astype(float), made.records[names].astype(float), seconds
+
+
+def figures_of_numbers(people: pd.DataFrame, records: pd.DataFrame) -> tuple[float, float, float]:
+    """Mean Kolmogorov distance of the numbers, share of records without a gain less the people's, mean error of slopes."""
+    distances = []
+    for name in people.columns:
+        real, made = np.sort(people[name]), np.sort(records[name])
+        at = np.union1d(real, made)
+        shares = [np.searchsorted(own, at, side="right") / len(own) for own in (real, made)]
+        distances.append(np.abs(shares[0] - shares[1]).max())
+    zeros = [(own["capital-gain"] == 0).mean() for own in (records, people)]
+    slopes = slope_error(np.corrcoef(people.to_numpy().T), np.corrcoef(records.to_numpy().T))
+    return float(np.mean(distances)), float(zeros[0] - zeros[1]), slopes
+
+
+def draw_plots(people: pd.DataFrame, records: pd.DataFrame, folder: Path) -> None:
+    """Draw a histogram of each number, and a scatter plot of two, people beside records."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure, axes = plt.subplots(2, 6, figsize=(24, 8))
+    for column, name in enumerate(people.columns):
+        wide = NUMBERS_OF_ADULT[name] > 1_000
+        shown = [np.log10(own[name][own[name] > 0]) if wide else own[name] for own in (people, records)]
+        edges = np.linspace(min(map(min, shown)), max(map(max, shown)), 60)
+        for row, (own, who) in enumerate(zip(shown, ("people", "records"), strict=True)):
+            axes[row, column].hist(own, bins=edges)
+            axes[row, column].set_title(f"{name}{', log10, above 0' if wide else ''}: {who}")
+    rng = np.random.default_rng(1)
+    for row, (own, who) in enumerate(((people, "people"), (records, "records"))):
+        some = own.sample(3_000, random_state=1)
+        jitter = rng.uniform(-0.5, 0.5, (2, len(some)))
+        axes[row, 5].scatter(some["age"] + jitter[0], some["hours-per-week"] + jitter[1], s=2)
+        axes[row, 5].set_title(f"age, hours: {who}")
+    figure.tight_layout()
+    figure.savefig(folder / "adult.png", dpi=50)
+
+
+def print_measured(epsilons: Sequence[float], seeds: int, plots: Path | None) -> None:
+    """Print a row for each epsilon."""
+    for epsilon in epsilons:
+        rows = []
+        for seed in range(1, seeds + 1):
+            people, records, seconds = measured(epsilon, seed)
+            rows.append((*figures_of_numbers(people, records), seconds))
+            if plots is not None and seed == 1:
+                draw_plots(people, records, plots / f"epsilon-{epsilon:g}")
+        mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / math.sqrt(max(len(rows), 2))
+        print(
+            f"adult, measured bins, epsilon {epsilon:<4g} Kolmogorov {mean[0]:.4f} +- {error[0]:.4f} (the most "
+            f"{max(row[0] for row in rows):.4f})  zeros of gain {mean[1]:+.4f}  slopes {mean[2]:.3f}  CPU s {mean[3]:.1f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 5.0])
@@ -149,7 +282,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="data sets, by commas: adult, ma2019, cmc, shipped")
     parser.add_argument("--table", nargs=2, type=Path, action="append", default=[], metavar=("FILE", "STUDY"))
     parser.add_argument("--local", action="store_true")
+    parser.add_argument("--public-runs", action="store_true")
+    parser.add_argument("--measured", action="store_true")
+    parser.add_argument("--plots", type=Path, help="with --measured: a folder")
     options = parser.parse_args()
+    if options.measured:
+        print_measured(options.epsilon, options.seeds, options.plots)
+        return
     makers = {
         "adult": joint_data.adult,
         "ma2019": joint_data.ma2019,
@@ -165,14 +304,17 @@ def main() -> None:
         for epsilon in options.epsilon:
             figures: dict[str, list[tuple[float, ...]]] = {}
             for seed in range(1, options.seeds + 1):
-                of = local_estimates if options.local else estimates
-                for way, found, seconds in of(data, orders, epsilon, seed):
+                if options.local:
+                    of = local_estimates(data, orders, epsilon, seed)
+                else:
+                    of = estimates(data, orders, epsilon, seed, public_runs=options.public_runs)
+                for way, found, seconds in of:
                     figures.setdefault(way, []).append((*judge.figures(found.model), seconds))
             for way, rows in figures.items():
                 mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / math.sqrt(len(rows))
                 print(
                     f"  epsilon {epsilon:<4g} {way:<24} pairs {mean[0]:.4f} +- {error[0]:.4f}  Spearman kept {mean[1]:.2f}  "
-                    f"its error {mean[2]:.3f}  single columns {mean[3]:.4f}  CPU s {mean[4]:.1f}",
+                    f"its error {mean[2]:.3f}  slopes {mean[3]:.3f}  single columns {mean[4]:.4f}  CPU s {mean[5]:.1f}",
                     flush=True,
                 )
 

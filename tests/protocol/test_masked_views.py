@@ -219,8 +219,7 @@ def noises(one: Seen, other: Seen) -> dict[str, list[float]]:
 def scaled_noise(view: Seen) -> list[np.ndarray]:
     plan, opened = view.nodes.plan, view.nodes.rounds[MINER].read_tables()
     assert opened is not None
-    noise = zip(view.nodes.noise(opened), plan.tables, strict=True)
-    return [cells / plan.deviation(table) for cells, table in noise]
+    return [cells / plan.deviation_at(index) for index, cells in enumerate(view.nodes.noise(opened))]
 
 
 def of_variance_one(some: np.ndarray) -> float:

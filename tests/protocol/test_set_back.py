@@ -36,11 +36,15 @@ class Cell:
     kinds: frozenset[str]
     more: str = ""
     ahead: dt.timedelta = dt.timedelta()
+    numbers: bool = False
 
 
 CELLS = {
     "central": Cell("central", frozenset({"randomized-column"})),
     "central with noisy tables": Cell("central", frozenset({"randomized-column", "noisy-tables"}), TABLES, AHEAD),
+    "central with measured bins": Cell(
+        "central", frozenset({"randomized-column", "layered-counts"}), TABLES, numbers=True
+    ),
     "peer": Cell("peer", frozenset({"randomized-column", "exact-statistics"}), GIVEN),
     "peer with noise": Cell(
         "peer",
@@ -52,6 +56,9 @@ CELLS = {
     "masked, clocks set back": Cell(
         "masked", frozenset({"randomized-column", "masked-tables", "linkage"}), TABLES, AHEAD
     ),
+    "masked with measured bins": Cell(
+        "masked", frozenset({"randomized-column", "masked-layers", "linkage"}), TABLES, numbers=True
+    ),
 }
 QUICK = ("central", "peer", "masked")
 MARKS = {"central": (), "peer": (), "masked": pytest.mark.whole}
@@ -60,7 +67,7 @@ MARKS = {"central": (), "peer": (), "masked": pytest.mark.whole}
 @pytest.fixture(scope="module")
 def federation(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SetBack:
     cell = CELLS[request.param]
-    made = SetBack(tmp_path_factory.mktemp("federation"), cell.model, cell.more, ahead=cell.ahead)
+    made = SetBack(tmp_path_factory.mktemp("federation"), cell.model, cell.more, numbers=cell.numbers, ahead=cell.ahead)
     asyncio.run(made.carry_out())
     assert {json.loads(row.drawn)["kind"] for row in made.before} == cell.kinds
     return made

@@ -17,13 +17,15 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from verticil.attack import columns, noise, rows
+from verticil.attack import columns, layers, noise, rows
 from verticil.attack.attack import Attack, count_draws
 from verticil.attack.events import best_event
 from verticil.attack.run import DEFAULT_DRAWS, attack_epsilon, attacks
 from verticil.party.dataset import perturb
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts
+from verticil.shared.privacy.layered import layered_counts
+from verticil.shared.study import tables
 from verticil.shared.study.reading import read_study, read_study_text
 
 CONFIDENCE = 1 - 1e-6
@@ -193,6 +195,19 @@ def test_a_bound_for_each_row_in_place_of_each_person_is_found() -> None:
     assert broken(over_cells, 5_000)
     (honest, _) = noise.attacks_on(rows.mechanism(study))
     assert not broken(honest, 5_000)
+
+
+@pytest.mark.slow
+def test_a_profile_that_is_not_charged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of the budget measures the profiles, and the event names the tables alone: they cost more than it says."""
+    monkeypatch.setattr(tables, "PROFILE_PART", 0.9)
+    study = read_study(layers.STUDY)
+    assert study.tables is not None
+    study = dataclasses.replace(study, tables=dataclasses.replace(study.tables, epsilon=12.0))
+    honest = layered_counts(study)
+    without = dataclasses.replace(honest, profile_sigma=None, profiles=0)
+    assert broken(layers.attack_on(study, without), 300)
+    assert not broken(layers.attack_on(study, honest), 150)
 
 
 # ---- the bounds themselves

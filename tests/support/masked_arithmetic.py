@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.masked_nodes import Table, plan_for, random_tables
 from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.arithmetic.field import P, Words, signed
-from verticil.shared.masked.arithmetic.plan import Plan
-from verticil.shared.masked.round.opening import ShareMaker, noise_of, opened_tables, shape_of
+from verticil.shared.masked.arithmetic.plan import CoarsePlan, Plan
+from verticil.shared.masked.round.opening import ShareMaker, noise_of, opened_tables
 from verticil.shared.masked.round.pair_products import PairWork, words_of
 from verticil.shared.masked.round.schedule import Check, Pair, pairs_of
 from verticil.shared.masked.round.secrets import Secrets, draw
@@ -97,17 +97,18 @@ def checked(
     return f % P
 
 
-def arithmetic(sizes: Mapping[str, Sequence[int]], n: int) -> Counter[str]:
+def arithmetic(sizes: Mapping[str, Sequence[int]], n: int, coarse: CoarsePlan | None = None) -> Counter[str]:
     """Everything that the nodes of a round compute; that opened tables less the noise are those that are counted.
 
     Args:
         sizes: by party, the categories of its units.
         n: people.
+        coarse: the second resolution of the plan.
 
     Returns:
         CPU seconds of each step.
     """
-    plan, tables, clock = plan_for(sizes, n), random_tables(sizes, n), Clock()
+    plan, tables, clock = plan_for(sizes, n, coarse=coarse), random_tables(sizes, n), Clock()
     drawn = {name: draw(plan, name, os.urandom) for name in plan.contributors}
     products: dict[str, dict[int, Words]] = {name: {} for name in plan.parties}
     for pair in pairs_of(plan):
@@ -131,10 +132,7 @@ def arithmetic(sizes: Mapping[str, Sequence[int]], n: int) -> Counter[str]:
                 people=tables[name],
             )
             frames.append(
-                [
-                    words_of(frame, shape_of(plan, table), "share")
-                    for frame, table in zip(maker.frames(), plan.tables, strict=True)
-                ]
+                [words_of(frame, plan.shape_at(index), "share") for index, frame in enumerate(maker.frames())]
             )
     with clock("opening"):
         opened = opened_tables(
@@ -143,11 +141,12 @@ def arithmetic(sizes: Mapping[str, Sequence[int]], n: int) -> Counter[str]:
             lambda index: noise_of(plan, plan.miner, drawn[plan.miner].noise, T1, index),
         )
     columns = [column for name in plan.parties for column in tables[name].rows.T]
-    for index, table in enumerate(plan.tables):
-        shape = shape_of(plan, table)
-        counted = np.bincount(
-            np.ravel_multi_index(tuple(columns[unit] for unit in table), shape), minlength=math.prod(shape)
-        )
+    for index, table in enumerate(plan.opened):
+        shape, runs = plan.shape_at(index), plan.runs_at(index)
+        codes = [columns[unit] for unit in table]
+        if runs is not None:
+            codes = [np.asarray(own)[column] for own, column in zip(runs, codes, strict=True)]
+        counted = np.bincount(np.ravel_multi_index(tuple(codes), shape), minlength=math.prod(shape))
         noise = [noise_of(plan, name, drawn[name].noise, T1, index) for name in plan.contributors]
         known = sum(signed(part) for part in noise if part is not None)
         assert np.array_equal(opened[index] - known, counted.reshape(shape)), (

@@ -55,16 +55,26 @@ class SetBack:
         root: a temporary folder.
         model: of the study.
         more: further lines of the study.
+        numbers: the columns "x" are numbers whose bins are measured.
         ahead: how far the clocks of all nodes are ahead while studies are carried out; later they are right.
     """
 
-    def __init__(self, root: Path, model: str, more: str = "", *, ahead: dt.timedelta = dt.timedelta()) -> None:
-        self.root, self.model, self.more, self._ahead = root, model, more, ahead
+    def __init__(
+        self,
+        root: Path,
+        model: str,
+        more: str = "",
+        *,
+        numbers: bool = False,
+        ahead: dt.timedelta = dt.timedelta(),
+    ) -> None:
+        self.root, self.model, self.more, self._numbers, self._ahead = root, model, more, numbers, ahead
         self.parties = PARTIES if model == "masked" else PARTIES[:2]
         tables = root / "tables"
         tables.mkdir(parents=True)
         for name in self.parties:
-            lines = [f"p{i},{('no', 'yes')[(i + len(name)) % 2]},{'fm'[i % 3 == 0]}" for i in range(60)]
+            words = [str(i % 12) if numbers else ("no", "yes")[(i + len(name)) % 2] for i in range(60)]
+            lines = [f"p{i},{word},{'fm'[i % 3 == 0]}" for i, word in enumerate(words)]
             (tables / f"{name}.csv").write_text("\n".join([f"id,{name}_x,{name}_y", *lines]) + "\n")
         self.made: Provisioned = provision(
             root / "nodes",
@@ -85,10 +95,13 @@ class SetBack:
     def study(self, study_id: str = "hearts", epsilon: float = 3.0) -> Study:
         """The study, read from a file."""
         parties = ", ".join(f'{{ name = "{name}" }}' for name in self.parties)
+        first = (
+            'type = "integer", bins = "private", bounds = [0, 20]' if self._numbers else 'categories = ["no", "yes"]'
+        )
         variables = ", ".join(
-            f'{{ party = "{name}", name = "{name}_{column}", categories = {categories} }}'
+            f'{{ party = "{name}", name = "{name}_{column}", {values} }}'
             for name in self.parties
-            for column, categories in (("x", '["no", "yes"]'), ("y", '["f", "m"]'))
+            for column, values in (("x", first), ("y", 'categories = ["f", "m"]'))
         )
         path = self.root / f"{study_id}.toml"
         named = {"id": study_id, "model": self.model, "parties": parties, "variables": variables, "epsilon": epsilon}

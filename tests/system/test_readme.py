@@ -50,7 +50,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 def test_every_block_is_run_by_something() -> None:
     assert len(FENCE.findall(text_of(TOUR))) == len(BLOCK.findall(text_of(TOUR)))
-    assert len(blocks("run")) == 12
+    assert len(blocks("run")) == 15
     for page in OTHERS:
         if FENCE.search(page.read_text(encoding="utf-8")):
             assert (Path(__file__).parent / RUN_ELSEWHERE[page.name]).is_file(), page
@@ -70,6 +70,14 @@ def test_the_two_commands_install_what_they_then_run() -> None:
         assert parts[0] == "python3 -m venv .venv"
         assert parts[1].startswith(".venv/bin/pip install ")
         assert parts[2] == f".venv/bin/{ending}"
+    assert blocks("command: demo")[0][1].strip() in (DOCS / "start" / "index.md").read_text(encoding="utf-8")
+
+
+def test_the_tour_begins_with_lines_of_the_readme() -> None:
+    readme, tour = (page.read_text(encoding="utf-8").splitlines() for page in TOUR[:2])
+    first = [line.removeprefix("    ") for line in tour[: tour.index("## With a miner")] if line.startswith("    ")]
+    assert len(first) == 4
+    assert [line for line in first if line not in readme] == []
 
 
 @pytest.mark.whole

@@ -45,12 +45,17 @@ BLOCK = re.compile(r"<!-- run(?:: ([^\n]*))? -->\n```sh\n(.*?)```", re.DOTALL)
 ENDS = re.compile(r"  # exit (\d): ([A-Z_]+)$")
 UNTIL = re.compile(r"  # until ([A-Za-z_]+)$")
 INCIDENTS = RUNBOOK[RUNBOOK.index("## Incident") :]
-NAMED = re.findall(r"^\*\*([^\n]*)\*\*\n\n<!-- run: ([^\n]*) -->\n```sh\n(.*?)```", INCIDENTS, re.DOTALL | re.MULTILINE)
+NAMED = re.findall(
+    r"^### ([^\n]*)\n\n(?:(?![#<])[^\n]+\n)+\n<!-- run: ([^\n]*) -->\n```sh\n(.*?)```",
+    INCIDENTS,
+    re.DOTALL | re.MULTILINE,
+)
+"""Heading, situation and block of each incident: between heading and block stands what happens, and what to do."""
 LONG = {
-    "a certificate has expired",
-    "a node was revoked by mistake",
-    "two daemons of one party",
-    "all places for sets of common people are taken (COMMON_SETS_FULL)",
+    "A certificate has expired",
+    "A node was revoked by mistake",
+    "Two daemons of one party",
+    "All places for sets of common people are taken (COMMON_SETS_FULL)",
     "CATALOGUE_OLDER at the miner",
 }
 """Daemons are started for them, or many studies carried out."""
@@ -286,10 +291,10 @@ def test_every_block_is_executed() -> None:
     assert {situation for situation, _ in BLOCK.findall(RUNBOOK)} == {"", *SITUATIONS}
 
 
-def test_every_incident_of_the_table_has_a_block() -> None:
-    rows = re.findall(r"^\| ([^|]*?) \|", INCIDENTS, re.MULTILINE)[2:]
-    assert len(rows) > 15
-    assert [row for row in rows if row not in {name for name, _, _ in NAMED}] == []
+def test_every_incident_has_words_and_a_block() -> None:
+    headings = re.findall(r"^### (.*)$", INCIDENTS, re.MULTILINE)
+    assert len(headings) > 15
+    assert headings == [name for name, _, _ in NAMED]
     assert len(NAMED) == len(re.findall("<!-- run: ", RUNBOOK))
     assert {name for name, _, _ in NAMED} > LONG
 

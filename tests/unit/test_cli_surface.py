@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import typer
 
 from verticil.cli.commands import ENTRIES, load
 from verticil.cli.main import app, main
+from verticil.cli.manual import manual_pages
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -30,7 +33,7 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 def test_the_commands_are_the_agreed_ones() -> None:
     assert {" ".join(path) for path in COMMANDS} == {
-        "demo", "example", "simulate", "synthesize", "table", "evaluate", "reproduce", "healthcheck", "docs",
+        "demo", "example", "simulate", "synthesize", "table", "evaluate", "reproduce", "healthcheck", "docs", "man",
         "study check", "study ui", "study draft", "study submit", "study status", "study list", "study cancel", "study run",
         "party init", "party run", "party check", "party status", "party approve", "party deny",
         "party inbox", "party show", "party preview", "party countersign",
@@ -121,3 +124,32 @@ def test_a_shell_completes_commands_and_their_parts() -> None:
 
     assert completed("verticil par", 1) == {"party"}
     assert completed("verticil party appr", 2) == {"approve", "approver"}
+
+
+def _unescape(page: str) -> str:
+    return re.sub(r"\\f[BR]|\\&", "", page).replace("\\-", "-").replace("\\e", "\\")
+
+
+def test_every_command_has_a_manual_page_with_all_that_it_takes() -> None:
+    pages = manual_pages()
+    assert set(pages) == {"verticil.1", *("-".join(("verticil", *path)) + ".1" for path in COMMANDS)}
+    for path, command in COMMANDS.items():
+        page = pages["-".join(("verticil", *path)) + ".1"]
+        assert "--" not in page, "a hyphen that roff may draw as a dash"
+        text = _unescape(page)
+        shown = [item for item in command.params if not getattr(item, "hidden", False)]
+        names = {name for item in shown for name in (*item.opts, *item.secondary_opts) if name.startswith("-")}
+        assert {name for name in names if name not in text} == set(), path
+        assert " ".join(command.epilog.removeprefix("Example: ").split()) in text
+        assert f".B {' '.join(path)}\n" in _unescape(pages["verticil.1"])
+    requests = {line.split()[0] for page in pages.values() for line in page.splitlines() if line.startswith((".", "'"))}
+    assert requests == {".TH", ".SH", ".PP", ".TP", ".B"}
+
+
+def test_a_manual_page_replaces_an_older_one_and_no_file_of_others(tmp_path: Path) -> None:
+    (tmp_path / "verticil.1").write_text("older")
+    (tmp_path / "other.1").write_text("other")
+    assert main(["man", str(tmp_path)]) == 0
+    assert (tmp_path / "verticil.1").read_text().startswith(".TH VERTICIL 1 ")
+    assert (tmp_path / "other.1").read_text() == "other"
+    assert main(["man", str(tmp_path / "other.1")]) == 2

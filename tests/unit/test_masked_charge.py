@@ -24,9 +24,10 @@ from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.rule_approval import ruling
 from verticil.party.protocol.context import agreement
 from verticil.party.protocol.masked import round_charge
-from verticil.party.protocol.masked.round_charge import ROWS, TABLES, charge_linkage, charge_round
+from verticil.party.protocol.masked.round_charge import ROWS, charge_linkage, charge_round
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool, reserve
+from verticil.party.protocol.statistics import DEALER_TABLES as TABLES
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import DataFault, Refusal

@@ -14,9 +14,10 @@ import pytest
 from support.set_back import SetBack, rows
 from verticil.party.config import load_party
 from verticil.party.protocol.masked.reconciler import RECONCILER
-from verticil.party.protocol.masked.round_charge import PARTIES, ROWS, TABLES
+from verticil.party.protocol.masked.round_charge import PARTIES, ROWS
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcile, settle
 from verticil.party.protocol.reconciliation.reconciler import Verifier
+from verticil.party.protocol.statistics import DEALER_TABLES as TABLES
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.documents.record import encode

@@ -146,7 +146,8 @@ def test_what_each_draws_is_the_least_double_that_leaves_sigma_without_those_tol
     assert each**2 * left >= Fraction(*plan.sigma) ** 2 > Fraction(math.nextafter(float(each), 0)) ** 2 * left
     across, within = math.sqrt(len(plan.counted)) * float(each), tables_sigma(study)
     assert table_deviations(study) == tuple(across if plan.crosses(table) else within for table in plan.tables)
-    assert [plan.deviation(table) for table in plan.tables] == pytest.approx(table_deviations(study))
+    deviations = [plan.deviation_at(index) for index in range(len(plan.tables))]
+    assert deviations == pytest.approx(table_deviations(study))
 
 
 def test_what_the_miner_learns_from_has_the_noise_of_each_table(tmp_path: Path) -> None:
@@ -364,7 +365,7 @@ def test_of_a_triple_the_miner_reads_with_any_one_of_the_three_what_the_others_h
     plan = plan_of(study, 1000)
     assert plan.tables[-1] == (1, 2, 3)
     assert [found.units for found in triples_of(plan)] == [(1, 2, 3)]
-    assert table_deviations(study)[-1] == plan.deviation((1, 2, 3)) > tables_sigma(study)
+    assert table_deviations(study)[-1] == plan.deviation_at(plan.tables.index((1, 2, 3))) > tables_sigma(study)
     said = next(item for item in lint(study, n=5000) if item.code == "miner-deals-triples")
     assert "deals the masks of one table of three parties' columns" in said.message
 

@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.analyst.prediction import drowned_shares, predict_study, prediction_text, worth_of
+from verticil.analyst.prediction import best_one_way_part, drowned_shares, predict_study, prediction_text, worth_of
 from verticil.analyst.related import related_findings
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
@@ -36,7 +36,7 @@ from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, Stu
 from verticil.shared.study.document import Study
 from verticil.shared.study.draft_review import require_reviewed, review_findings
 from verticil.shared.study.protocol import Finding
-from verticil.shared.study.protocols import protocol_of, table_deviations
+from verticil.shared.study.protocols import opens_tables, protocol_of, table_deviations
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.tables import tables_noise
 from verticil.shared.study.unit import Unit
@@ -198,6 +198,15 @@ def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
     if study.release.sample_from != "joint" and study.tables is None:
         return
     prediction = predict_study(study, table.n)
+    if study.tables is not None and study.tables.one_way_part is None and not opens_tables(study):
+        part = best_one_way_part(study, table.n)
+        if part:
+            yield warning(
+                "columns-unmeasured",
+                "tables.one_way_part",
+                f"the noise on tables of pairs hides much of the shares of single columns of {table.n:,} people",
+                f"write one_way_part = {part:g}: so much of the same epsilon then measures each column on its own",
+            )
     if (drowned := drowned_shares(study, table.n, prediction)) is not None:
         yield drowned
         return

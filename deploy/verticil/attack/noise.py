@@ -120,7 +120,7 @@ def _shared(name: str, study: Study) -> Mechanism:
         noise=_noise_of(study),
         n_tables=event.tables,
         sigma=event.sigma,
-        weights=weights_of(event.sigma),
+        weights=discrete_weights(event.sigma),
     )
 
 
@@ -145,7 +145,7 @@ def _sampler_mechanism(name: str, contributors: int, sigma: float) -> Mechanism:
 
     weights = np.ones(1)
     for _ in range(contributors):
-        weights = np.convolve(weights, weights_of(sigma))
+        weights = np.convolve(weights, discrete_weights(sigma))
     return Mechanism(
         name=name,
         event=event,
@@ -157,7 +157,7 @@ def _sampler_mechanism(name: str, contributors: int, sigma: float) -> Mechanism:
     )
 
 
-def weights_of(sigma: float) -> Floats:
+def discrete_weights(sigma: float) -> Floats:
     """Return the weights of a discrete Gaussian."""
     numbers = np.arange(-math.ceil(_REACH * sigma), math.ceil(_REACH * sigma) + 1)
     weights: Floats = np.exp(-(numbers**2) / (2 * sigma**2))

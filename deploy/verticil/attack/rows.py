@@ -16,7 +16,7 @@ import numpy as np
 
 from verticil.attack.attack import Attack
 from verticil.attack.columns import PARTY
-from verticil.attack.noise import Add, Mechanism, attacks_on, curve_of, weights_of
+from verticil.attack.noise import Add, Mechanism, attacks_on, curve_of, discrete_weights
 from verticil.shared.core.arrays import Codes
 from verticil.shared.mechanisms.discrete_gaussian import draw as discrete_gaussian
 from verticil.shared.mechanisms.gaussian import derived_key
@@ -51,7 +51,7 @@ def mechanism(study: Study | None = None) -> Mechanism:
         noise=lambda secret, fingerprint: _noise(secret, fingerprint, event.sigma),
         n_tables=len(moved_tables(study)),
         sigma=event.sigma,
-        weights=weights_of(event.sigma),
+        weights=discrete_weights(event.sigma),
     )
 
 

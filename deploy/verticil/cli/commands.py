@@ -92,6 +92,12 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         function="docs_command",
         example="runbook --no-browser",
     ),
+    "man": Entry(
+        help="Write the manual pages of all commands into a folder, for `man verticil`; older ones there are replaced.",
+        module="verticil.cli.manual",
+        function="man_command",
+        example="manual/man1",
+    ),
     "study": Entry(
         help="Write, check, submit and follow studies.",
         module="verticil.cli.study",

@@ -8,7 +8,6 @@ and how often, and no other measurement shares its noise.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from typing import Final
@@ -21,13 +20,12 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import write
 from verticil.shared.mechanisms.gaussian import derived_key
-from verticil.shared.numerics.joint.coarse import summed
-from verticil.shared.numerics.joint.noise import noised, noised_runs
+from verticil.shared.numerics.joint.coarse import noised_in_sets
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.privacy import events
 from verticil.shared.release.curator import drawn_event
 from verticil.shared.study.document import Study
-from verticil.shared.study.tables import coarse_pairs, set_sigmas, tables_of
+from verticil.shared.study.tables import coarse_pairs, set_sigmas, table_sigmas, tables_of
 from verticil.shared.study.vocabulary import METHODS
 
 _PURPOSE: Final = b"verticil/curator/noise/v1"
@@ -89,9 +87,6 @@ def measure_tables(study: Study, table: Table, release: ColumnDraw, secret: Site
     """
     own = dict(zip(study.schema.names, table.codes, strict=True))
     columns = [unit_codes(study, index, own) for index in range(len(study.units))]
-    exact, key, sigmas = counted_tables(columns, study), noise_key(release, secret), set_sigmas(study)
-    assert sigmas.pairs is not None
-    noisy = noised(exact, sigmas.pairs, key)
-    if sigmas.coarse is None:
-        return noisy
-    return dataclasses.replace(noisy, coarse=noised_runs(summed(exact, noisy, coarse_pairs(study)), sigmas.coarse, key))
+    exact, key = counted_tables(columns, study), noise_key(release, secret)
+    coarse_sigma = set_sigmas(study).coarse
+    return noised_in_sets(exact, coarse_pairs(study), key, sigma=table_sigmas(study), coarse_sigma=coarse_sigma)

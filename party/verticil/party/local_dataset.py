@@ -58,6 +58,7 @@ from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
+from verticil.shared.study.profiled_columns import measure, study_to_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,7 @@ class LocalDataset:
         seeds: (n, 32), uint8, of linkage ``dh-psi``; see `verticil.party.dataset.blinding`. Else none.
         tree: of linkage ``order-commitment``; None in another mode, or without people.
         n_rows: of the table, with the rows that were left out; of several data sets the fewest. No value of the table is in it.
+        profiles: noisy counts of each column whose bins are measured; its codes are those of the bins that follow.
     """
 
     tags: NDArray[np.uint8] = field(repr=False)
@@ -116,6 +118,7 @@ class LocalDataset:
     seeds: NDArray[np.uint8] = field(repr=False)
     tree: Tree | None = field(repr=False)
     n_rows: int
+    profiles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def renumber(self, before: Study, after: Study, party: str) -> LocalDataset:
         """Return the same people for a study with this party's units at other positions, such as a sub-model."""
@@ -585,8 +588,13 @@ def read_holding(
         linked_by = blinding.seed_macs(linkage_key, proposal_digest)
     elif mode != "order-commitment":
         linked_by = pseudonyms.pseudonym_macs(linkage_key, pseudonyms.linkage_context(proposal_digest))
+    read_by = study_to_read(study, config.name)
     people = read_people(
-        config, study, site_secret=site_secret, linked_by=linked_by, name_of_draws=name_of_draws, progress=progress
+        config, read_by, site_secret=site_secret, linked_by=linked_by, name_of_draws=name_of_draws, progress=progress
+    )
+    digest, secret = proposal_digest, site_secret.value
+    codes, profiles = measure(
+        study, config.name, people.codes, people.fingerprints, proposal_digest=digest, site_secret=secret
     )
     tree: Tree | None = None
     if mode == "order-commitment" and len(people.tags):
@@ -597,13 +605,14 @@ def read_holding(
         tags=people.tags,
         keys=people.keys,
         tables=people.tables,
-        codes=people.codes,
+        codes=codes,
         fingerprints=people.fingerprints,
         source_fingerprints=people.source_fingerprints,
         pseudonyms=none if linked_by is None or mode == "dh-psi" else people.links,
         seeds=people.links if mode == "dh-psi" else np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8),
         tree=tree,
         n_rows=people.n_rows,
+        profiles=profiles,
     )
 
 

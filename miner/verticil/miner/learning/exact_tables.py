@@ -9,12 +9,15 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Codes, Counts
+from verticil.shared.numerics.joint.coarse import runs_by
 from verticil.shared.numerics.joint.count import from_columns
-from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.noisy_tables import CoarseTables, MeasuredTable, NoisyTables
 from verticil.shared.study.document import Study
-from verticil.shared.study.tables import tables_of
+from verticil.shared.study.protocols import coarse_deviations, opens_tables
+from verticil.shared.study.tables import coarse_pairs, public_runs, tables_of
 
 
 def tables_with(
@@ -46,6 +49,31 @@ def tables_with(
     )
 
 
+def coarse_runs(study: Study, tables: NoisyTables) -> tuple[NDArray[np.intp], ...]:
+    """Return the run of each entry of each unit, for the tables of the second resolution.
+
+    Args:
+        study: the effective study.
+        tables: of it, with noise.
+    """
+    return public_runs(study) if opens_tables(study) else runs_by(tables)
+
+
+def with_coarse(study: Study, tables: NoisyTables, counts: Iterable[Counts]) -> NoisyTables:
+    """Return a study's noisy tables with those of its second resolution.
+
+    Args:
+        study: the effective study.
+        tables: of it, with noise.
+        counts: of each of `coarse_pairs`, in its order, an axis for the runs of each unit; with noise.
+    """
+    measured = tuple(
+        MeasuredTable(units=units, counts=np.asarray(own, np.float64), sigma=deviation)
+        for units, own, deviation in zip(coarse_pairs(study), counts, coarse_deviations(study), strict=True)
+    )
+    return dataclasses.replace(tables, coarse=CoarseTables(runs=coarse_runs(study, tables), tables=measured))
+
+
 def orders_of(study: Study) -> tuple[tuple[int, ...], ...]:
     """Return the codes of each variable's ordered categories."""
     return tuple(variable.order for variable in study.schema.variables)
@@ -70,6 +98,13 @@ def counted_tables(columns: Sequence[Codes], study: Study, *, check: Callable[[]
     three_way = [(a, b, c) for a, b, c in (members for members in measured if len(members) == 3)]
     pairs = [(a, b) for a, b in (members for members in measured if len(members) == 2)]
     tables = from_columns(
-        columns, units, study.schema.n_states, three_way=three_way, pairs=pairs, parts=1, check=check or (lambda: None)
+        columns,
+        units,
+        study.schema.n_states,
+        three_way=three_way,
+        pairs=pairs,
+        alone=[members[0] for members in measured if len(members) == 1],
+        parts=1,
+        check=check or (lambda: None),
     )
     return dataclasses.replace(tables, orders=orders_of(study))

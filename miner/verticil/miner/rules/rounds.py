@@ -25,7 +25,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.miner.learning.exact_tables import tables_with
+from verticil.miner.learning.exact_tables import tables_with, with_coarse
 from verticil.miner.rules.message_rounds import MessageRounds, RoundUnderWay
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tables, write_tables
@@ -45,7 +45,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State
-from verticil.shared.study.tables import tables_sigma
+from verticil.shared.study.tables import tables_of, tables_sigma
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 OPEN: Final = (
@@ -428,7 +428,10 @@ class Rounds(MessageRounds):
             record.n_common or 0,
         )
         files.prepare_tables()
-        write_tables(files.noisy_tables, tables_with(study, counts, n_common), self.binding(record))
+        n_fine = len(tables_of(study))
+        tables = tables_with(study, counts[:n_fine], n_common)
+        tables = with_coarse(study, tables, counts[n_fine:]) if len(counts) > n_fine else tables
+        write_tables(files.noisy_tables, tables, self.binding(record))
 
     def binding(self, record: StudyRecord) -> bytes:
         """Return what binds the file of opened tables to a study: the effective study, the plan, and the number of people."""

@@ -277,7 +277,7 @@ def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.
     tables_statement = None
     if tables is not None:
         tables_statement = release_protocol(study).opened(
-            study, [table.counts for table in tables.tables], job.n_common
+            study, [table.counts for table in tables.all_tables], job.n_common
         )
     return Origin(
         study_digest=job.proposal_digest,

@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from types import MappingProxyType
 from typing import Final
 
 from verticil.party.config import PartyConfig
@@ -32,9 +33,16 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
 from verticil.shared.privacy.events import Linkage, PrivacyEvent
-from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
+from verticil.shared.study.approval import (
+    Approval,
+    DeclaredProfile,
+    check_own_part,
+    declared_units,
+    parse_approval,
+)
 from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.profiles import with_profiles
 from verticil.shared.study.protocols import opens_tables, protocol_of
 from verticil.shared.study.reading import read_declarations
 from verticil.shared.study.states import State, is_final
@@ -78,13 +86,21 @@ class Review:
         return {index: self.releases[index] for index in self.assessments}
 
 
-def with_own_randomization(config: PartyConfig, study: Study) -> Study:
+def with_own_randomization(
+    config: PartyConfig, study: Study, profiles: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> Study:
     """Return the study with this party's ``[[randomization]]`` tables in it.
+
+    Args:
+        config: of this party.
+        study: the proposal.
+        profiles: noisy counts of its columns whose bins are measured, once they are (`verticil.shared.study.profiled_columns`).
 
     Raises:
         Refusal: DECLARATION_WEAKER.
         Misuse: CONFIG_INVALID, MATRIX_INVALID, MATRIX_SINGULAR, STUDY_UNSUPPORTED.
     """
+    study = with_profiles(study, profiles)
     return study.with_declaration(read_declarations(config.declarations, study, config.name))
 
 
@@ -120,19 +136,21 @@ def review(
         Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER, SAME_PEOPLE.
         DataFault, Misuse: a table that is no readable file or lacks a column; whatever is wrong with party.toml.
     """
-    study = with_own_randomization(config, parse_canonical(proposal))
+    proposed = parse_canonical(proposal)
+    study = with_own_randomization(config, proposed)
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
     refuse(find_objections(config.policy, study, config.name, columns_of(config, study), today=today), study.id)
     if holding is None:
         holding = read_holding(
             config,
-            study,
+            proposed,
             proposal_digest=digest,
             site_secret=site_secret,
             linkage_key=linkage_key,
             name_of_draws=ledger.name_of_draws,
         )
+    study = with_own_randomization(config, proposed, holding.profiles)
     sketches.take(holding.tables)
     sketch_unread(config, ledger, sketches, site_secret)
     releases = as_drawn(releases_of(config, study, holding, site_secret=site_secret.value), ledger)
@@ -153,6 +171,7 @@ def review(
             approved_at=_NEVER,
             expires=study.expires,
             people_counted_apart=bool(config.policy.same_people.apart),
+            profiles=tuple(DeclaredProfile(variable=name, counts=counts) for name, counts in holding.profiles.items()),
         )
 
     draw_ids = bound_to(releases)
@@ -278,9 +297,14 @@ def check_binding(
         raise void(proposal, "it is for another study or party")
     if today > approval.expires:
         raise void(proposal, f"it held until {approval.expires}")
-    approved_study = proposal.with_declaration(approval.declarations())
     try:
-        now = with_own_randomization(config, proposal)
+        approved_study = approval.declared_in(proposal)
+    except ValueError as error:
+        raise void(proposal, str(error)) from None
+    try:
+        now = with_own_randomization(
+            config, proposal, {profile.variable: profile.counts for profile in approval.profiles}
+        )
     except Misuse as error:
         raise void(proposal, f"the declaration in {config.path.name} changed ({error.code})") from None
     own = proposal.units_of(config.name)

@@ -207,10 +207,12 @@ class Ledger(LedgerDraws):
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND variables = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1"
         return self._database.has(query, (study_digest, json.dumps(variables), recipient, artifact_sha256))
 
-    def rounds(self, study_digest: bytes, event: type[PrivacyEvent]) -> frozenset[bytes]:
-        """Return the transcripts T1 of the rounds of a study that were charged, each with rows of this kind of event."""
+    def rounds(self, study_digest: bytes, *kinds: type[PrivacyEvent]) -> frozenset[bytes]:
+        """Return the transcripts T1 of the rounds of a study that were charged, each with rows of these kinds of event."""
         query = "SELECT DISTINCT artifact_sha256 FROM ledger WHERE study_digest = ? AND kind = ?"
-        return frozenset(self._database.read(bytes, query, (study_digest, events.name_of(event))))
+        names = map(events.name_of, kinds)
+        charged = {t1 for name in names for t1 in self._database.read(bytes, query, (study_digest, name))}
+        return frozenset(charged - {b""})  # without a transcript: charged with the approval
 
     def is_linked(self, study_digest: bytes) -> bool:
         """Return whether there is a row of the linkage of a study's people."""
@@ -570,7 +572,7 @@ class Ledger(LedgerDraws):
             self.check_reserved(send["study_digest"], policy)
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
-            charge = NOTHING if any(map(self._has, earlier)) else cost
+            charge = NOTHING if any(map(self.holds, earlier)) else cost
             events = [shared.event] if charge else []
             self.check_room(shared.dataset, events, policy, study_digest=send["study_digest"])
             people = self.people.digest(shared.dataset)
@@ -589,7 +591,8 @@ class Ledger(LedgerDraws):
                 hint="an approval is for one answer; load the study again under a new id and approve it anew",
             )
 
-    def _has(self, release: ColumnDraw) -> bool:
+    def holds(self, release: ColumnDraw) -> bool:
+        """Return whether there is a row of this very draw, of the same data."""
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
         return self._database.has(query, (*release.draw, release.fingerprint))
 

@@ -43,6 +43,7 @@ from verticil.shared.storage.disk import replace_file
 from verticil.shared.storage.durable import remove
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import opens_tables, protocol_of
+from verticil.shared.study.tables import profiled
 
 _PART = ".part"
 _WORTH_COMPILING: Final = 5_000_000
@@ -213,12 +214,20 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         effective: the effective study.
         releases: of own units.
     """
-    sent_units = protocol_of(effective).readable(effective)
+    sent_units, shared = protocol_of(effective).readable(effective), {}
+    for account, events in statistics_of(
+        effective, site.config.name, accounts_of(releases, site.ledger.account)
+    ).items():
+        # tables with measured bins were charged with the approval
+        left = [
+            event for event in events if not (profiled(effective) and site.ledger.has_statistics(record.digest, event))
+        ]
+        shared[account] = left
     site.ledger.reserve(
         record.digest,
         {index: release for index, release in releases.items() if index in sent_units},
         site.config.policy,
-        shared=statistics_of(effective, site.config.name, accounts_of(releases, site.ledger.account)),
+        shared=shared,
     )
 
 

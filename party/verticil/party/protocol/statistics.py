@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
+from collections.abc import Iterator
 from typing import Final
 
 from verticil.party.audit.log import What
@@ -16,12 +18,16 @@ from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import origins
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
+from verticil.party.protocol.planning import StoppedError
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
-from verticil.shared.privacy.accounts import OTHERS
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.privacy.accounts import DEALER, OTHERS
 from verticil.shared.privacy.events import PrivacyEvent, plan_events, to_json
 from verticil.shared.study.document import Study
+from verticil.shared.study.profiles import profiles_of
 
+DEALER_TABLES: Final = "a dealer with its partner (tables)"
 EVERYONE: Final = "everyone"
 """In place of a recipient, of what anybody may have."""
 
@@ -47,6 +53,67 @@ def statistics_of_each(
             )
         )
     return releases
+
+
+def profile_releases(site: Site, study: Study, study_digest: bytes) -> Iterator[tuple[ColumnDraw, str]]:
+    """Yield what a study with measured bins means for the ledger besides columns, and who is told: for each data set.
+
+    Its profiles and tables are one draw (`verticil.shared.privacy.layered`), which leaves in part with the approval.
+
+    Args:
+        site: this party.
+        study: with the party's own profiles.
+        study_digest: of the proposal.
+
+    Raises:
+        Misuse, DataFault: party.toml does not say any more where the columns come from.
+    """
+    me = site.config.name
+    counts = {
+        name: own for name, own in profiles_of(study).items() if study.schema[study.schema.index(name)].owner == me
+    }
+    fingerprint = hashlib.sha256(json.dumps(counts, sort_keys=True).encode()).digest()
+    for event in (item.event for item in plan_events(study, me) if item.unit is None):
+        of_dealer = event.reader == DEALER.name
+        basis = (
+            hashlib.sha256(study_digest).digest() if of_dealer else study_digest
+        )  # of each draw a delta is charged once
+        noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
+        for release in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=fingerprint):
+            yield release, DEALER_TABLES if of_dealer else EVERYONE
+
+
+def charge_profiles(site: Site, record: StudyRecord, study: Study, at: dt.datetime) -> None:
+    """Charge what `profile_releases` yields, once, before the approval with the profiles leaves.
+
+    Args:
+        site: this party.
+        record: of the study.
+        study: what was approved.
+        at: now.
+
+    Raises:
+        StoppedError: the study was revoked or denied here.
+        Refusal: BUDGET_EXCEEDED; APPROVAL_VOID, other profiles have left. Whatever is raised: nothing may leave.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    with site.database.transaction():
+        if record.digest in site.revocations.list_stopped():
+            raise StoppedError
+        for release, recipient in profile_releases(site, study, record.digest):
+            send: Send = {
+                "study_digest": record.digest,
+                "study_id": record.study_id,
+                "recipient": recipient,
+                "artifact_sha256": b"",
+                "size": 0,
+                "at": at,
+            }
+            if site.ledger.holds(release):
+                continue
+            charge = site.ledger.record_shared(release, policy=site.config.policy, **send)
+            row = make_audit_fields(release, unit=None, charge=charge)
+            site.audit.record(line_of(What.SHARED, release, charge, row, detail="profiles of numbers", **send), at)
 
 
 def list_published(site: Site, study: Study, study_digest: bytes) -> list[ColumnDraw]:

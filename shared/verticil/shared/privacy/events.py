@@ -44,8 +44,12 @@ from verticil.shared.study.tables import has_several_sets, tables_of, tables_sig
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
 _INFINITE: Final = "infinite"
+LATER: Final = "later"
+"""Metadata of a field that events had only later: where it has its default it is not written, as before."""
 GROUP: Final = "verticil.events"
 """Of entry points: name of a kind -> the module that registers it."""
+
+WORD_OF_MINER: Final = "This rests on the miner's word: it has the columns, draws the noise, and could publish without"
 
 Parameter = bool | int | float | str | None
 
@@ -316,7 +320,11 @@ def to_json(event: PrivacyEvent) -> str:
 
 def document(event: PrivacyEvent) -> dict[str, Parameter]:
     """Write an event as JSON values: its kind and its parameters; raises as `kind_of`."""
-    values = {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
+    values = {
+        item.name: getattr(event, item.name)
+        for item in dataclasses.fields(event)
+        if not (item.metadata.get(LATER) and getattr(event, item.name) == item.default)
+    }
     if event.reader == COLUMNS.name:
         del values["reader"]  # every event's, before there were accounts for others
     return {
@@ -346,6 +354,9 @@ def from_json(text: str) -> PrivacyEvent:
         raise _unreadable(kind.name, f"parameter '{newer[0][:40]}'")
     if parameters["reader"] not in KNOWN:
         raise _unreadable(kind.name, f"account '{str(parameters['reader'])[:40]}'")
+    for item in dataclasses.fields(kind.event):
+        if item.metadata.get(LATER):
+            parameters.setdefault(item.name, cast("Parameter", item.default))
     if parameters.keys() != types_of.keys():
         raise ValueError(
             f"privacy event '{kind.name}': got the parameters {sorted(parameters)}, expected {sorted(types_of)}"
@@ -451,7 +462,7 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     """
     rule = study.tables
     alone = not protocol_of(study).coordinated
-    if rule is None or measures_itself(study) or opens_tables(study) or (alone and has_several_sets(study)):
+    if rule is None or measures_itself(study) or opens_tables(study) or has_several_sets(study):
         return  # of several sets: `privacy.layered`
     tables = len(tables_of(study))
     event = (DiscreteGaussianCounts if alone else NoisyTables)(
@@ -520,8 +531,7 @@ def _table_words(event: NoisyTables) -> str:
     return (
         f"the miner adds discrete Gaussian noise of standard deviation {event.sigma:.4g} to every count of {event.tables} tables "
         "of the randomized columns, and what is published follows from these and the number of people: epsilon "
-        f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. This rests on the miner's word: it has the "
-        "columns, draws the noise, and could publish without"
+        f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. {WORD_OF_MINER}"
     )
 
 

@@ -12,7 +12,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from verticil.shared.masked.arithmetic.field import P
@@ -27,10 +27,11 @@ from verticil.shared.privacy.events import (
     cost_at,
     register,
 )
+from verticil.shared.privacy.layered import check_sets, further_sets
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import list_exposures, noise_contributors, rule_of
 from verticil.shared.study.protocols import opens_tables
-from verticil.shared.study.tables import tables_of, tables_sigma
+from verticil.shared.study.tables import has_several_sets, tables_of, tables_sigma
 
 CHECK: Final = (3 / P) ** 2
 """The chance at most that an ordered pair passes both checks with a row that is not one-hot (model-three.md, section 4)."""
@@ -86,6 +87,27 @@ class MaskedTables(DiscreteGaussianCounts):
         return self.sigma * math.sqrt(self.contributors / self.draws)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedLayers(MaskedTables):
+    """The same of several sets of tables, calibrated together (`privacy.layered`).
+
+    Attributes:
+        coarse_sigma: parameter of the noise on tables in runs of neighbouring categories, as `sigma`; None: none are opened.
+        coarse_tables: how many.
+        profile_sigma: that an owner draws alone on the profiles of its numbers; None: none are measured.
+        profiles: how many histograms, of all parties.
+    """
+
+    coarse_sigma: float | None
+    coarse_tables: int
+    profile_sigma: float | None
+    profiles: int
+
+    def __post_init__(self) -> None:
+        MaskedTables.__post_init__(self)
+        check_sets((self.coarse_sigma, self.coarse_tables), (self.profile_sigma, self.profiles))
+
+
 def together(study: Study) -> dict[tuple[str, str], tuple[int, ...]]:
     """Return whose randomized columns two contributors could read who work together: one dealt masks to the other, or each to the
     other.
@@ -109,7 +131,7 @@ def tables_event(study: Study) -> MaskedTables:
     if study.tables is None:
         raise ValueError(f"study '{study.id}' has no [tables]")
     tables, tolerate = tables_of(study), rule_of(study).tolerate
-    return MaskedTables(
+    event = MaskedTables(
         sigma=tables_sigma(study),
         tables=len(tables),
         delta=study.tables.delta,
@@ -120,6 +142,10 @@ def tables_event(study: Study) -> MaskedTables:
         checks=len(study.parties) ** 2 + 12 * sum(len(table) == 3 for table in tables),
         sensitivity=math.sqrt(2 * len(tables)),
     )
+    if not has_several_sets(study):
+        return event
+    own = {field.name: getattr(event, field.name) for field in fields(event)}
+    return MaskedLayers(**own | dict(further_sets(study)))
 
 
 def known_draws(study: Study) -> int:
@@ -163,10 +189,16 @@ def _name_pairs(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(f"{one} with {other}" for one, other in pairs)
 
 
-def _losses(event: MaskedTables, n_changes: int | None = None) -> Counter[Loss]:
-    counts = 2 * event.tables if n_changes is None else n_changes
-    checks = ApproximateLoss(epsilon=0.0, delta=event.checks * CHECK)
-    return Counter({DiscreteGaussianLoss(sigma=event.residual_sigma): counts, checks: 1})
+def _losses(event: MaskedTables, changes: int = 2) -> Counter[Loss]:
+    part = event.residual_sigma / event.sigma
+    losses: Counter[Loss] = Counter({ApproximateLoss(epsilon=0.0, delta=event.checks * CHECK): 1})
+    losses[DiscreteGaussianLoss(sigma=event.residual_sigma)] += changes * event.tables
+    if isinstance(event, MaskedLayers):
+        if event.coarse_sigma is not None:
+            losses[DiscreteGaussianLoss(sigma=event.coarse_sigma * part)] += changes * event.coarse_tables
+        if event.profile_sigma is not None:
+            losses[DiscreteGaussianLoss(sigma=event.profile_sigma)] += changes * event.profiles
+    return losses
 
 
 @functools.lru_cache(maxsize=64)
@@ -178,11 +210,12 @@ def _words(event: MaskedTables) -> str:
     cost = _cost(event)
     cost_words = f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
     if event.reader == MASKED:
+        layers = _layers_words(event) if isinstance(event, MaskedLayers) else ""
         return (
             f"{event.tables} tables of randomized columns are opened with discrete Gaussian noise of standard deviation "
             f"{event.sum_sigma:.4g} on counts across parties, drawn by {event.contributors}, and {event.sigma:.4g} within one "
-            f"party: {cost_words} for everybody, the miner too, while at most {event.tolerate} of them know theirs or leave it "
-            "out. Nobody but a dealer with its partner sees a row"
+            f"party{layers}: {cost_words} for everybody, the miner too, while at most {event.tolerate} of them know theirs or "
+            "leave it out. Nobody but a dealer with its partner sees a row"
         )
     return (
         f"a dealer of masks with its partner knows noise on the {event.tables} tables that others do not; what is left has a "
@@ -190,15 +223,37 @@ def _words(event: MaskedTables) -> str:
     )
 
 
-register(
-    EventKind(
-        name="masked-tables",
-        event=MaskedTables,
-        cost=_cost,
-        words=_words,
-        of_study=_plan_events,
-        losses=_losses,
-        add_or_remove=lambda event: _losses(event, event.tables),
-        deviation=lambda event: event.sum_sigma,
+def _layers_words(event: MaskedLayers) -> str:
+    """Say the further sets of tables."""
+    parts = []
+    if event.coarse_sigma is not None:
+        across = event.coarse_sigma * event.sum_sigma / event.sigma
+        parts.append(
+            f"; {event.coarse_tables} of them once more in ranges of neighbouring categories, with {across:.4g} and "
+            f"{event.coarse_sigma:.4g}"
+        )
+    if event.profile_sigma is not None:
+        parts.append(f"; {event.profiles} histograms of numbers, with {event.profile_sigma:.4g}")
+    return "".join(parts)
+
+
+def _no_events(_study: Study, _party: str) -> Iterable[PlannedEvent]:
+    """Return nothing: `_plan_events` yields the events of both kinds."""
+    return ()
+
+
+ROUND_EVENTS: Final = (MaskedTables, MaskedLayers)
+"""What a round's tables are charged as."""
+for _name, _kind in zip(("masked-tables", "masked-layers"), ROUND_EVENTS, strict=True):
+    register(
+        EventKind(
+            name=_name,
+            event=_kind,
+            cost=_cost,
+            words=_words,
+            of_study=_plan_events if _kind is MaskedTables else _no_events,
+            losses=_losses,
+            add_or_remove=lambda event: _losses(event, 1),
+            deviation=lambda event: event.sum_sigma,
+        )
     )
-)

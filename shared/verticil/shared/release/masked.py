@@ -27,8 +27,8 @@ from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, 
 from verticil.shared.release.signatures import Trust
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
-from verticil.shared.study.protocols import table_deviations
-from verticil.shared.study.tables import tables_of
+from verticil.shared.study.protocols import coarse_deviations, table_deviations
+from verticil.shared.study.tables import coarse_pairs, tables_of
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -42,26 +42,34 @@ def opened_tables(study: Study, tables: Sequence[Counts], n_people: int) -> Open
 
     Args:
         study: the effective study.
-        tables: in the order of `tables_of`, whole numbers.
+        tables: in the order of `tables_of`, then of `coarse_pairs`, whole numbers.
         n_people: n.
     """
     counts = [np.asarray(table, dtype=np.int64) for table in tables]
-    axes = tables_of(study)
+    n_fine = len(tables_of(study))
 
-    def words(alarm: Alarm) -> str:
+    def words(alarm: Alarm, axes: Sequence[tuple[int, ...]], runs: str) -> str:
         def of(table: int) -> str:
-            return f"the table of {' and '.join(study.units[unit].text for unit in axes[table])}"
+            return f"the table of {' and '.join(study.units[unit].text for unit in axes[table])}{runs}"
 
         if alarm.table is None:
-            return "all margins together are nearer to each other than the noise on the tables lets them be"
+            return f"all margins together{runs} are nearer to each other than the noise on the tables lets them be"
         if alarm.other is None:
             return f"{of(alarm.table)}: its total is too far from the number of people"
         margin = " and ".join(study.units[unit].text for unit in alarm.units)
         return f"{of(alarm.table)} and {of(alarm.other)} are too far from each other in {margin}"
 
-    alarms = margin_alarms(axes, counts, table_deviations(study), n_people)
+    alarms = [
+        words(alarm, axes, runs)
+        for axes, some, deviations, runs in (
+            (tables_of(study), counts[:n_fine], table_deviations(study), ""),
+            (coarse_pairs(study), counts[n_fine:], coarse_deviations(study), " in ranges of neighbouring categories"),
+        )
+        if axes
+        for alarm in margin_alarms(axes, some, deviations, n_people)
+    ]
     data = b"".join(np.ascontiguousarray(table, dtype="<i8").tobytes() for table in counts)
-    return OpenedTables(sha256=hashlib.sha256(data).digest(), alarms=tuple(map(words, alarms)))
+    return OpenedTables(sha256=hashlib.sha256(data).digest(), alarms=tuple(alarms))
 
 
 class MaskedRelease(ReleaseProtocol):

@@ -32,7 +32,9 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.study import rules
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import LeftOut, Study
+from verticil.shared.study.profiles import profiles_of, with_profiles
 from verticil.shared.study.sub_model import narrow
+from verticil.shared.study.tables import profiled
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT
 
@@ -69,6 +71,19 @@ class DeclaredUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredProfile:
+    """The profile of one column of the approving party, whose bins the study leaves to be measured (`study.profiles`).
+
+    Attributes:
+        variable: its name.
+        counts: of its histograms, with the party's noise.
+    """
+
+    variable: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
     """What a party approved; `record.encode` makes the bytes that it signs.
 
@@ -80,6 +95,7 @@ class Approval:
         approver: who approved, in the party's own words.
         approved_at: UTC, to the second.
         expires: the last day (UTC) on which the approval holds.
+        profiles: of the party's columns whose bins are measured, in the study's order.
         people_counted_apart: this party counts some of its data sets apart from others, whoever is in both: a person who is in
             several of its tables may be charged up to the limits of each.
     """
@@ -94,10 +110,26 @@ class Approval:
     approved_at: dt.datetime
     expires: dt.date
     people_counted_apart: Annotated[bool, OPTIONAL] = False
+    profiles: Annotated[tuple[DeclaredProfile, ...], OPTIONAL] = ()
 
     def declarations(self) -> dict[int, Unit]:
         """Index -> declared unit."""
         return {declaration.index: declaration.unit for declaration in self.units}
+
+    def declared_in(self, proposal: Study) -> Study:
+        """Return the proposal with what this party declares: the bins that its profiles give, and its units.
+
+        Raises:
+            ValueError: the profiles are not those of the party's columns, or the units do not fit.
+        """
+        own = [proposal.schema[place] for place in profiled(proposal) if proposal.schema[place].owner == self.party]
+        if [profile.variable for profile in self.profiles] != [variable.name for variable in own]:
+            raise ValueError(
+                f"profiles of {[profile.variable for profile in self.profiles]}, expected those of "
+                f"{[variable.name for variable in own]}"
+            )
+        measured = with_profiles(proposal, {profile.variable: profile.counts for profile in self.profiles})
+        return measured.with_declaration(self.declarations())
 
 
 def check_not_weaker(declaration: Unit, proposal: Unit) -> None:
@@ -170,9 +202,12 @@ def check_approval(approval: Approval, proposal: Study, party: str) -> None:
     own_units = proposal.units_of(party)
     if (approved_units := tuple(declaration.index for declaration in approval.units)) != own_units:
         raise PeerFault("STUDY_MISMATCH", f"{where}: it declares the units {approved_units}, expected {own_units}")
-    declaration = proposal.with_declaration(_fitting(approval, proposal, where))
+    _check_fitting(approval, proposal, where)
     try:
+        declaration = approval.declared_in(proposal)
         rules.check(declaration, source=where)
+    except ValueError as error:
+        raise PeerFault("STUDY_MISMATCH", f"{where}: {error}") from None
     except Misuse as error:
         raise PeerFault("STUDY_MISMATCH", error.message, hint=error.hint) from None
     for index in own_units:
@@ -193,11 +228,11 @@ def effective_study(proposal: Study, approvals: Iterable[Approval], left_out: tu
         Misuse: STUDY_INVALID, there is no such sub-model.
     """
     absent = {item.party for item in left_out}
-    units: dict[int, Unit] = {}
+    effective = proposal
     parties: list[str] = []
     for approval in approvals:
         check_approval(approval, proposal, approval.party)
-        units.update(approval.declarations())
+        effective = approval.declared_in(effective)
         parties.append(approval.party)
     present_parties = sorted(party for party in proposal.parties if party not in absent)
     if sorted(parties) != present_parties:
@@ -206,7 +241,7 @@ def effective_study(proposal: Study, approvals: Iterable[Approval], left_out: tu
             f"study '{proposal.id}': approvals of {', '.join(sorted(parties)) or 'nobody'}, "
             f"expected one of each of {', '.join(present_parties)}",
         )
-    return narrow(proposal.with_declaration(units), left_out)
+    return narrow(effective, left_out)
 
 
 def check_own_part(approved_study: Study, effective: Study, party: str) -> None:
@@ -234,6 +269,7 @@ def check_own_part(approved_study: Study, effective: Study, party: str) -> None:
             raise PeerFault(
                 "STUDY_MISMATCH", f"{where}: a sub-model that was not approved: {error.message}", hint=hint
             ) from None
+    approved_study = _with_profiles_of_others(approved_study, effective, where=where, hint=hint)
     if len(effective.units) != len(approved_study.units):
         raise PeerFault(
             "STUDY_MISMATCH", f"{where}: {len(effective.units)} units, expected {len(approved_study.units)}", hint=hint
@@ -260,16 +296,31 @@ def check_own_part(approved_study: Study, effective: Study, party: str) -> None:
         raise PeerFault("STUDY_MISMATCH", f"{where}: its '{part}' is not what was approved", hint=hint)
 
 
+def _with_profiles_of_others(approved_study: Study, effective: Study, *, where: str, hint: str) -> Study:
+    """Return what was approved with the bins that other parties' profiles give, as the effective study has them.
+
+    What the party measured itself stands in what it approved.
+    """
+    counts = {
+        name: profile
+        for name, profile in profiles_of(effective).items()
+        if name in approved_study.schema and not approved_study.schema[approved_study.schema.index(name)].profile
+    }
+    try:
+        return with_profiles(approved_study, counts)
+    except ValueError as error:
+        raise PeerFault("STUDY_MISMATCH", f"{where}: {error}", hint=hint) from None
+
+
 def _holds(unit: Unit) -> tuple[object, ...]:
     """Return what a declaration cannot change."""
     return unit.variables, unit.owner, unit.impossible
 
 
-def _fitting(approval: Approval, proposal: Study, where: str) -> dict[int, Unit]:
+def _check_fitting(approval: Approval, proposal: Study, where: str) -> None:
     for declaration in approval.units:
         theirs = proposal.units[declaration.index]
         if _holds(declaration.unit) != _holds(theirs):
             raise PeerFault(
                 "STUDY_MISMATCH", f"{where}: unit {declaration.index} is not that of '{theirs.variables[0]}'"
             )
-    return approval.declarations()

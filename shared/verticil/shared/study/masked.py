@@ -25,7 +25,7 @@ from verticil.shared.documents.record import encode
 from verticil.shared.masked.arithmetic.check import RUNS
 from verticil.shared.masked.arithmetic.field import check_capacity
 from verticil.shared.masked.arithmetic.opening import deviation, sigma_each
-from verticil.shared.masked.arithmetic.plan import LEAST_PARTIES, Plan
+from verticil.shared.masked.arithmetic.plan import LEAST_PARTIES, CoarsePlan, Plan
 from verticil.shared.masked.arithmetic.triples import row_width
 from verticil.shared.mechanisms.discrete_gaussian import MOST_OF_A_SUM
 from verticil.shared.mechanisms.subset import Subset
@@ -33,7 +33,7 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import MaskedRule, Study
 from verticil.shared.study.protocol import MINER, Disclosure, Finding, Protocol, Statement
-from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
+from verticil.shared.study.tables import cells_of, coarse_pairs, public_runs, set_sigmas, tables_of, tables_sigma
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, fail
 
@@ -268,8 +268,8 @@ def bytes_of(study: Study, n_people: int) -> Payload:
         masked=masked,
         checks=sum(checks.values()) + alphas + sum(n_checked for _, n_checked, _ in of_triples),
         products=sum(products.values()) + sum(dealt for _, _, dealt in of_triples),
-        shares=4 * cells_of(study) * len(study.parties),
-        opened=8 * cells_of(study) * len(study.parties),
+        shares=4 * _opened_cells(study) * len(study.parties),
+        opened=8 * _opened_cells(study) * len(study.parties),
         relayed=2 * between,
     )
 
@@ -299,13 +299,30 @@ def slot_milliseconds(study: Study, n_people: int) -> int:
     for table in triples(study):
         sizes = [study.units[unit].transition.n_states for unit in table]
         row += 8 * math.prod(sizes) + 50 * (row_width(sizes) + sum(sizes))
-    return 250 + math.ceil(4 * (n_people * row + 2000 * cells_of(study)) / 1_000_000)
+    return 250 + math.ceil(4 * (n_people * row + 2000 * _opened_cells(study)) / 1_000_000)
 
 
-def _sigma_each(study: Study) -> tuple[int, int]:
-    """sigma_c; raises Misuse as `verticil.shared.masked.arithmetic.opening.sigma_each`."""
-    sigma = tables_sigma(study).as_integer_ratio()
-    return sigma_each(sigma, len(noise_contributors(study)), rule_of(study).tolerate)
+def _opened_cells(study: Study) -> int:
+    """Count the cells of all tables that are opened, those in runs of neighbouring categories among them."""
+    sizes = [int(runs.max()) + 1 for runs in public_runs(study)]
+    return cells_of(study) + sum(sizes[one] * sizes[other] for one, other in coarse_pairs(study))
+
+
+def _sigma_each(study: Study, sigma: float) -> tuple[int, int]:
+    """sigma_c for tables of a parameter sigma; raises Misuse as `verticil.shared.masked.arithmetic.opening.sigma_each`."""
+    return sigma_each(sigma.as_integer_ratio(), len(noise_contributors(study)), rule_of(study).tolerate)
+
+
+def _coarse_plan(study: Study) -> CoarsePlan | None:
+    sigma = set_sigmas(study).coarse
+    if sigma is None:
+        return None
+    return CoarsePlan(
+        tables=coarse_pairs(study),
+        runs=tuple(tuple(runs.tolist()) for runs in public_runs(study)),
+        sigma=sigma.as_integer_ratio(),
+        sigma_each=_sigma_each(study, sigma),
+    )
 
 
 def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 1) -> Plan:  # noqa: A002 - the plan's own word
@@ -343,9 +360,10 @@ def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 
         epsilon=study.tables.epsilon,
         delta=study.tables.delta,
         sigma=tables_sigma(study).as_integer_ratio(),
-        sigma_each=_sigma_each(study),
+        sigma_each=_sigma_each(study, tables_sigma(study)),
         unchecked=tuple(party for party in study.parties if party in rule.unchecked),
         slot_milliseconds=slot_milliseconds(study, n_people),
+        coarse=_coarse_plan(study),
     )
 
 
@@ -474,7 +492,7 @@ class Masked(Protocol):
 
     def statement(self, study: Study, dag: Dag) -> MaskedStatement:
         """Return who dealt, who drew how much noise, who was checked."""
-        top, bottom = _sigma_each(study)
+        top, bottom = _sigma_each(study, tables_sigma(study))
         return MaskedStatement(
             tables=len(tables_of(study)),
             tolerate=rule_of(study).tolerate,
@@ -487,10 +505,16 @@ class Masked(Protocol):
 
     def table_deviations(self, study: Study) -> tuple[float, ...]:
         """Within a party one draw of its owner; across parties the sum of those of all who are counted."""
-        within, across = tables_sigma(study), deviation(_sigma_each(study), len(noise_contributors(study)))
-        return tuple(
-            across if len({study.units[unit].owner for unit in table}) > 1 else within for table in tables_of(study)
-        )
+        return self._deviations(study, tables_sigma(study), tables_of(study))
+
+    def coarse_deviations(self, study: Study) -> tuple[float, ...]:
+        """Return the same of tables in runs; see `Protocol.coarse_deviations`."""
+        sigma = set_sigmas(study).coarse
+        return () if sigma is None else self._deviations(study, sigma, coarse_pairs(study))
+
+    def _deviations(self, study: Study, sigma: float, tables: Sequence[tuple[int, ...]]) -> tuple[float, ...]:
+        across = deviation(_sigma_each(study, sigma), len(noise_contributors(study)))
+        return tuple(across if len({study.units[unit].owner for unit in table}) > 1 else sigma for table in tables)
 
     def check_people(self, study: Study, n_people: int) -> None:
         """See `Protocol.check_people`: a round has to be planned for them."""
@@ -560,7 +584,7 @@ class Masked(Protocol):
         _check_noise(study, source)
         least = study.linkage.minimum_common_records
         _check_bytes(study, least, source=source)
-        check_capacity(least, max(self.table_deviations(study)))
+        check_capacity(least, max((*self.table_deviations(study), *self.coarse_deviations(study))))
 
     def check_unit(self, unit: Unit, *, where: str) -> None:
         """Refuse a set of categories, which has no one-hot row."""
@@ -627,7 +651,9 @@ def _check_rule(study: Study, source: str) -> None:
 
 def _check_noise(study: Study, source: str) -> None:
     try:
-        _sigma_each(study)
+        for sigma in (tables_sigma(study), set_sigmas(study).coarse):
+            if sigma is not None:
+                _sigma_each(study, sigma)
     except Misuse as error:
         hint = "choose another epsilon or delta, more or fewer columns, or another tolerate"
         raise Misuse(error.code, f"{source}: tables: {error.message}", hint=hint) from None

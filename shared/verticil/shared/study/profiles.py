@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 
+from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.discrete_gaussian import variance
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.mechanisms.transition import SCALE, Transition, identity, quantize
 from verticil.shared.numerics.estimation.profiles import Grid, Profile, grid_of, profile_of
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
@@ -54,15 +58,66 @@ def _deviation(study: Study) -> float | None:
 def variable_with(variable: Variable, profile: Profile) -> Variable:
     """Return a variable with the bins and points that its profile says.
 
-    Where the noise hides where its people are, it has bins of equal width between its bounds.
+    Where the noise hides where its people are, it has bins of equal width between its bounds, or of as many cells of its grid
+    where these are wider for larger numbers.
     """
     words = variable.labels[variable.n_valued :]
     bins = profile.bins
     if not bins or len(bins) + len(profile.points) + len(words) < 3:
         assert variable.bounds is not None
-        bins = even_bins(variable.bounds, value_step(variable))
+        grid = grid_of_variable(variable)
+        bins = even_bins(variable.bounds, value_step(variable)) if grid.is_even else grid.even_bins
     found = dataclasses.replace(variable, bins=bins, points=profile.points, labels=("a", "b"))
     return dataclasses.replace(found, labels=(*value_labels(found), *words))
+
+
+def with_profiles(study: Study, profiles: Mapping[str, Sequence[int]]) -> Study:
+    """Return a study with the bins that noisy counts give some of its columns, and with matrices of as many categories.
+
+    A matrix of the scheme ``symmetric`` has the gamma that it had, or a little less.
+
+    Args:
+        study: that leaves the bins of these columns to be measured, and asks for noise on tables.
+        profiles: noisy counts, by variable.
+
+    Raises:
+        ValueError: a column has no bounds, or so many counts are not those of its grid.
+    """
+    if not profiles:
+        return study
+    deviation = _deviation(study)
+    changed: dict[str, Variable] = {}
+    for name, counts in profiles.items():
+        variable = study.schema[study.schema.index(name)]
+        if variable.bounds is None or deviation is None:
+            raise ValueError(f"variable '{name}' leaves no bins to be measured")
+        measured = dataclasses.replace(variable, profile=tuple(counts))
+        changed[name] = variable_with(measured, profile_of_variable(measured, deviation))
+    variables = tuple(changed.get(variable.name, variable) for variable in study.schema.variables)
+    units = tuple(
+        dataclasses.replace(unit, transition=_resized(unit.transition, changed[unit.variables[0]].n_states))
+        if unit.variables[0] in changed
+        else unit
+        for unit in study.units
+    )
+    return dataclasses.replace(study, schema=dataclasses.replace(study.schema, variables=variables), units=units)
+
+
+def profiles_of(study: Study) -> dict[str, tuple[int, ...]]:
+    """Return the noisy counts of each column whose bins were measured."""
+    return {variable.name: variable.profile for variable in study.schema.variables if variable.profile}
+
+
+def _resized(transition: Transition | Subset, n_states: int) -> Transition:
+    """Return the matrix that keeps a value, or draws each other one alike, for another number of categories."""
+    gamma = None if transition.is_identity else privacy.gamma(transition)
+    if gamma is None:
+        return quantize(identity(n_states))
+    # rounded towards other values, so that gamma is not larger
+    other = -(-SCALE * gamma.denominator // (gamma.numerator + (n_states - 1) * gamma.denominator))
+    same = SCALE - (n_states - 1) * other
+    rows = [[same if to == row else other for to in range(n_states)] for row in range(n_states)]
+    return Transition(weights=tuple(map(tuple, rows)))
 
 
 def check_profiles(study: Study, *, source: str) -> None:

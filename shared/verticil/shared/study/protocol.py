@@ -7,6 +7,7 @@ party's and the simulation's. Everything here follows from the study alone, so t
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
 from verticil.shared.documents.json_document import Json
+from verticil.shared.mechanisms.discrete_gaussian import variance
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.numerics.model.artifact import packed_size
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.inapplicable import refuse
-from verticil.shared.study.tables import tables_deviation, tables_of
+from verticil.shared.study.tables import coarse_pairs, set_sigmas, table_sigmas
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS, Inapplicable, fail
 
@@ -220,7 +222,12 @@ class Protocol(ABC):
         """Return the standard deviation of the noise on each count, people, of each of `tables_of`; raises as
         `tables_sigma`.
         """
-        return (tables_deviation(study),) * len(tables_of(study))
+        return tuple(math.sqrt(variance(sigma)) for sigma in table_sigmas(study))
+
+    def coarse_deviations(self, study: Study) -> tuple[float, ...]:
+        """Return the same of each of `coarse_pairs`, in runs of neighbouring categories."""
+        sigma = set_sigmas(study).coarse
+        return () if sigma is None else (math.sqrt(variance(sigma)),) * len(coarse_pairs(study))
 
     def check(self, study: Study, *, source: str) -> None:
         """Check what this protocol asks of a study, which keeps the rules of all protocols already.

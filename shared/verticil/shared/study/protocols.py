@@ -63,6 +63,11 @@ def table_deviations(study: Study) -> tuple[float, ...]:
     return protocol_of(study).table_deviations(study)
 
 
+def coarse_deviations(study: Study) -> tuple[float, ...]:
+    """Return the same of the tables in runs of neighbouring categories, see `Protocol.coarse_deviations`."""
+    return protocol_of(study).coarse_deviations(study)
+
+
 def sent_units(study: Study, dag: Dag | None = None) -> tuple[int, ...]:
     """Return the units that leave their owner, ascending: what each person is charged for.
 

@@ -61,8 +61,8 @@ def read_study(path: Path, *, by_owner: bool = False) -> Study:
 
     Args:
         path: the TOML file.
-        by_owner: the owner of a whole table carries it out alone, whatever its model: ``[posterior]`` and ``[privbayes]`` are
-            read and not checked, because they apply to the owner's study, where they are checked.
+        by_owner: the owner of a whole table carries it out alone, whatever its model: ``[posterior]``, ``[privbayes]`` and
+            ``one_way_part`` are read and not checked, because they apply to the owner's study, where they are checked.
 
     Returns:
         The proposal, checked.
@@ -126,6 +126,7 @@ def _of_any_model(study: Study) -> Study:
         study,
         posterior=PosteriorRule(),
         privbayes=PrivBayesRule(),
+        tables=study.tables and dataclasses.replace(study.tables, one_way_part=None),
         schema=dataclasses.replace(study.schema, variables=variables),
     )
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from typing import Final
 
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.related.structure import slot_numbers
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.profiles import check_profiles
-from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
+from verticil.shared.study.protocols import PROTOCOLS, measures_itself, opens_tables, protocol_of
 from verticil.shared.study.tables import cells_of, profiled, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import MAX_TEXT, check_privacy, fail
 
+_RESIZED: Final = ("symmetric", "none")
+"""Schemes whose matrix is known for any number of bins."""
 MAX_TABLE_CELLS: Final = 1 << 24
 """Of all tables together: 128 MiB of counts."""
 
@@ -43,6 +47,7 @@ def check_tables(study: Study, *, source: str) -> None:
     check_privacy(where, rule.epsilon, rule.delta)
     _check_learning(study, source)
     _check_three_way(study, rule, f"{where}.three_way")
+    _check_one_way_part(study, rule, f"{where}.one_way_part")
     if measures_itself(study):
         return  # these tables are not measured
     if (cells := cells_of(study)) > MAX_TABLE_CELLS:
@@ -64,22 +69,48 @@ def _check_measured_bins(study: Study, source: str) -> None:
     if not names:
         return
     where, first = f"{source}: variable '{min(names)}'", "bins = 'private' goes with"
-    if not protocol_of(study).whole_table:
-        fail(
-            where,
-            f"{first} one organisation that holds the whole table",
-            hint="declare bins (study draft --with-bins), or run verticil synthesize",
-        )
-    if study.tables is None or measures_itself(study):
+    if measures_itself(study):
         fail(
             where, f"{first} noise on tables, and method '{study.structure.method}' has none", hint="use --method joint"
         )
+    if study.tables is None:
+        fail(
+            where,
+            f"{first} noise on tables",
+            hint="name [tables] with epsilon and delta, declare bins (study draft --with-bins), or run verticil synthesize",
+        )
+    if not protocol_of(study).whole_table:
+        _check_measured_by_parties(study, names, source)
     if study.knowledge is not None and (named := sorted(names & study.knowledge.named_variables)):
         fail(
             f"{source}: knowledge",
             f"names values of '{named[0]}', whose bins are measured, so nobody knows their edges yet",
             hint="declare the bins of this column",
         )
+
+
+def _check_measured_by_parties(study: Study, names: Set[str], source: str) -> None:
+    """Check what the bins that parties measure ask of a study: they are known before anybody is linked, and stay as they are."""
+    hint = "declare the bins of this column"
+    for unit in study.units:
+        if not names & set(unit.variables):
+            continue
+        where = f"{source}: {unit.text}"
+        if unit.is_compound:
+            fail(
+                where, "they are randomized in one draw, and bins = 'private' goes with a column of its own", hint=hint
+            )
+        if unit.scheme not in _RESIZED:
+            fail(
+                where,
+                f"bins = 'private' goes with the scheme {' or '.join(map(repr, _RESIZED))}, got '{unit.scheme}': how many bins "
+                "there will be is not known",
+                hint=hint,
+            )
+    if study.quorum is not None:
+        fail(f"{source}: quorum", "fewer parties would have other noise than the bins were measured with", hint=hint)
+    if slots := sorted(names & slot_numbers(study.related).keys()):
+        fail(f"{source}: variable '{slots[0]}'", "its rows are in a related table, which has no profile", hint=hint)
 
 
 def _check_learning(study: Study, source: str) -> None:
@@ -103,6 +134,20 @@ def _check_learning(study: Study, source: str) -> None:
             f"{source}: parameters.estimator",
             "'inverse' needs counts of whole families, and with noise on tables (tables) there are tables of pairs",
             hint="keep em",
+        )
+
+
+def _check_one_way_part(study: Study, rule: TablesRule, where: str) -> None:
+    part = rule.one_way_part
+    if part is None:
+        return
+    if not 0 <= part < 1:
+        fail(where, f"got {part:g}, expected a part of the budget from 0 to below 1", hint="try 0.3, or remove it")
+    if part and opens_tables(study):
+        fail(
+            where,
+            f"with the model '{study.model}' all tables have one noise",
+            hint="remove it",
         )
 
 

@@ -11,6 +11,7 @@ RECONCILER = Reconciler(
     evidence={
         "randomized-column": _RECEIPT,
         "noisy-tables": f"{_RECEIPT}: the tables are charged with the first column that leaves",
+        "layered-counts": f"{_RECEIPT}; of measured bins, which are charged before the approval leaves, the approval alone",
     },
     from_miner=columns_from_miner,
 )

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.masked.proofs import round_proof
 from verticil.party.protocol.masked.round_charge import PARTIES, linkage_releases, rows_of_round
@@ -34,16 +35,20 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.masked.round.proof import SignedMessage, read_signed_message, rounds_charged
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.accounts import NOTHING
-from verticil.shared.privacy.masked import MaskedTables
+from verticil.shared.privacy.accounts import NOTHING, Cost
+from verticil.shared.privacy.masked import ROUND_EVENTS
 from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
 from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
+from verticil.shared.study.tables import profiled
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _EVIDENCE = {
-    "masked-tables": "this party's signature under a message that left behind the charge of the round: at the miner and peers",
+    **dict.fromkeys(
+        ("masked-tables", "masked-layers"),
+        "this party's signature under a message that left behind the charge of the round: at the miner and peers",
+    ),
     "randomized-column": "the same: columns of a masked study are charged with the round",
     "linkage": "this party's signed hello, at the miner and each peer; its signed statement of the common people, at the miner; a"
     " peer's signed word that it has found them, beside this party's approval",
@@ -117,7 +122,7 @@ def _find_unrecorded(
 ) -> Sequence[Forgotten]:
     """Compare what is proved with the ledger, and with the rounds that are on this disk."""
     rows = [linkage] if (linkage := _linkage(site, digest, study, holder=holder)) is not None else []
-    recorded_rounds = site.ledger.rounds(digest, MaskedTables)
+    recorded_rounds = site.ledger.rounds(digest, *ROUND_EVENTS)
     for t1 in rounds_charged(messages):
         if t1 not in recorded_rounds:
             rows.append(
@@ -126,7 +131,7 @@ def _find_unrecorded(
                     study_id=study.id,
                     holder=holder,
                     what="a message that this party signed in a round of masked tables",
-                    rows=partial(_round_rows, site, study, t1),
+                    rows=partial(_round_rows, site, study, digest, t1),
                 )
             )
     if messages and not folder_of(site.config.state_directory, digest).exists():
@@ -152,18 +157,23 @@ def _linkage(site: Site, digest: bytes, study: Study, *, holder: str) -> Forgott
     )
 
 
-def _round_rows(site: Site, study: Study, t1: bytes) -> Sequence[MissingRow]:
+def _round_rows(site: Site, study: Study, digest: bytes, t1: bytes) -> Sequence[MissingRow]:
     return [
         MissingRow(
             release=row.release,
-            charged=cost_of(row.release.event),
+            charged=_charge_of(site, study, row.release),
             recipient=row.recipient,
             unit=row.unit,
             artifact_sha256=t1,
             is_of_round=True,
         )
-        for row in rows_of_round(site, study, t1)
+        for row in rows_of_round(site, study, digest, t1)
     ]
+
+
+def _charge_of(site: Site, study: Study, release: ColumnDraw) -> Cost:
+    """Return what a row of a round was charged: nothing of tables with measured bins that were charged with the approval."""
+    return NOTHING if profiled(study) and site.ledger.holds(release) else cost_of(release.event)
 
 
 def _for_peer(node: PartyContext, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:

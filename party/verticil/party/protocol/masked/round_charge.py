@@ -25,17 +25,17 @@ from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import reserve
-from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
+from verticil.party.protocol.statistics import DEALER_TABLES, EVERYONE, profile_releases, statistics_of_each
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
 from verticil.shared.privacy.events import Linkage, kind_of, plan_events, to_json
-from verticil.shared.privacy.masked import MaskedTables
+from verticil.shared.privacy.masked import ROUND_EVENTS
 from verticil.shared.study.document import Study
+from verticil.shared.study.tables import profiled
 
 ROWS: Final = "a dealer with its partner (rows)"
-TABLES: Final = "a dealer with its partner (tables)"
 PARTIES: Final = "the other parties (who is common)"
 
 
@@ -54,23 +54,29 @@ class RoundRow:
     recipient: str
 
 
-def tables_of_round(site: Site, study: Study, t1: bytes) -> Iterator[RoundRow]:
+def tables_of_round(site: Site, study: Study, digest: bytes, t1: bytes) -> Iterator[RoundRow]:
     """Yield the rows of a round's tables: for everybody, and for a dealer with its partner.
+
+    With measured bins they were charged with the approval, as one draw.
 
     Raises:
         Misuse, DataFault: party.toml or the tables do not say any more where the columns come from.
     """
+    if profiled(study):
+        for release, recipient in profile_releases(site, study, digest):
+            yield RoundRow(release=release, unit=None, recipient=recipient)
+        return
     for event in (item.event for item in plan_events(study, site.config.name) if item.unit is None):
         public = event.reader == MASKED
         basis = t1 if public else hashlib.sha256(t1).digest()  # of each draw a delta is charged once
         noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
         for release in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=NO_DATA):
-            yield RoundRow(release=release, unit=None, recipient=EVERYONE if public else TABLES)
+            yield RoundRow(release=release, unit=None, recipient=EVERYONE if public else DEALER_TABLES)
 
 
-def rows_of_round(site: Site, study: Study, t1: bytes) -> Iterator[RoundRow]:
+def rows_of_round(site: Site, study: Study, digest: bytes, t1: bytes) -> Iterator[RoundRow]:
     """Yield all rows of a round, of whatever data it was: `tables_of_round`, then each column; raises as that."""
-    yield from tables_of_round(site, study, t1)
+    yield from tables_of_round(site, study, digest, t1)
     places = origins(site.config, study)
     for unit in study.units_of(site.config.name):
         release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
@@ -102,7 +108,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
     with site.database.transaction():
         if record.digest in site.revocations.list_stopped():
             raise StoppedError
-        if site.ledger.rounds(record.digest, MaskedTables) - {t1}:
+        if site.ledger.rounds(record.digest, *ROUND_EVENTS) - {t1}:
             raise Refusal(
                 "APPROVAL_VOID",
                 f"study '{study.id}': another round of it was charged, and an approval is for one",
@@ -112,7 +118,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
         items = {unit: artifacts[unit] for unit in study.units_of(site.config.name)}
         releases = {unit: ColumnDraw.from_json(item.facts) for unit, item in items.items()}
         reserve(site, record, study, releases)
-        for row in tables_of_round(site, study, t1):
+        for row in tables_of_round(site, study, record.digest, t1):
             _enter(site, record, row.release, t1, at, unit=None, recipient=row.recipient)
         for unit, release in releases.items():
             _enter(site, record, release, t1, at, unit=unit, recipient=ROWS, version_tag=items[unit].version_tag)

@@ -143,7 +143,7 @@ def _check_holding(verifier: Verifier, peer: str, holding_message: peer_pb2.Held
     if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")
     check_approval(approval, proposal, verifier.me)
-    return holding, proposal.with_declaration(approval.declarations())
+    return holding, approval.declared_in(proposal)
 
 
 RECONCILER = Reconciler(evidence=_EVIDENCE, from_peer=_from_peer, for_peer=_for_peer)

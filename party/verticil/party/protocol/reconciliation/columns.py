@@ -21,16 +21,18 @@ from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Verifier
-from verticil.party.protocol.statistics import EVERYONE, list_published
+from verticil.party.protocol.statistics import EVERYONE, list_published, profile_releases
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.accounts import NOTHING
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.tables import profiled
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 RECIPIENT: Final = "miner"
@@ -178,6 +180,37 @@ def forgotten_columns(
     )
 
 
+def forgotten_profiles(verifier: Verifier, task: coordinator_pb2.StudyTask) -> Forgotten | None:
+    """Compare the profiles that left with this party's approval, which the miner shows, with the ledger.
+
+    Returns:
+        The rows that the ledger lacks; None: it lacks none, or no bins were measured.
+    """
+    site, proposal = verifier.site, parse_canonical(task.proposal)
+    if not profiled(proposal) or not verifier.has_approved(task.approval, task.study_digest):
+        return None
+    try:
+        study = parse_approval(task.approval.body).declared_in(proposal)
+    except ValueError:
+        return None  # it was never taken
+
+    def rows() -> Sequence[MissingRow]:
+        return [
+            MissingRow(
+                release=release,
+                charged=NOTHING if site.ledger.holds(release) else cost_of(release.event),
+                recipient=recipient,
+            )
+            for release, recipient in profile_releases(site, study, task.study_digest)
+            if not site.ledger.has_row(task.study_digest, release.variables, recipient, b"")
+        ]
+
+    if not rows():
+        return None
+    what = "an approval of this party, with the profiles of its numbers"
+    return Forgotten(study_digest=task.study_digest, study_id=study.id, holder="the miner", what=what, rows=rows)
+
+
 def columns_from_miner(verifier: Verifier, task: coordinator_pb2.StudyTask) -> Sequence[Forgotten]:
     """Return what the miner shows to have of this party's columns, and the ledger lacks; see `Reconciler.from_miner`."""
     site = verifier.site
@@ -187,4 +220,4 @@ def columns_from_miner(verifier: Verifier, task: coordinator_pb2.StudyTask) -> S
         site, task, deleted_units=deleted_units, authority=verifier.authority, deny_list=verifier.revoked
     )
     missing_rows = forgotten_columns(site, task, deleted_units=deleted_units, proved_units=proved_units)
-    return () if missing_rows is None else (missing_rows,)
+    return tuple(item for item in (forgotten_profiles(verifier, task), missing_rows) if item is not None)

@@ -21,6 +21,7 @@ from verticil.party.protocol.engine import Outcome, StudyRun
 from verticil.party.protocol.outgoing_errors import redact_error, told_objections
 from verticil.party.protocol.randomization import refill_spool
 from verticil.party.protocol.retry import TOWARDS_THE_MINER
+from verticil.party.protocol.statistics import charge_profiles
 from verticil.party.protocol.with_miner import countersigning
 from verticil.party.protocol.with_miner.countersigning import ReleaseCheck
 from verticil.party.protocol.with_miner.plan import Step
@@ -30,6 +31,7 @@ from verticil.shared.federation.transport.errors_on_wire import to_detail
 from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
+from verticil.shared.study.tables import profiled
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 
@@ -154,12 +156,14 @@ class CoordinatedStudy(StudyRun):
 
     async def _tell_approval(self, record: StudyRecord) -> None:
         try:
-            await asyncio.to_thread(self.site.voting.check_binding, record, self.node.clock().date())
+            approved = await asyncio.to_thread(self.site.voting.check_binding, record, self.node.clock().date())
         except Refusal as error:
             if error.code != "APPROVAL_VOID":
                 raise
             await asyncio.to_thread(ask_again, self.node, record, error.message)
             return
+        if profiled(approved):
+            await asyncio.to_thread(charge_profiles, self.site, record, approved, self.node.clock())
         signed = self.node.signing_key.sign(record.approval or b"")
         reply = await self.coordinator.report(
             coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed)

@@ -12,9 +12,9 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from verticil.shared.documents.record import Sha256, encode
+from verticil.shared.documents.record import OPTIONAL, Sha256, encode
 from verticil.shared.masked.arithmetic.field import check_capacity
 from verticil.shared.masked.arithmetic.opening import deviation, enough
 from verticil.shared.mechanisms.discrete_gaussian import (
@@ -25,6 +25,22 @@ from verticil.shared.mechanisms.discrete_gaussian import (
 )
 
 LEAST_PARTIES: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoarsePlan:
+    """The tables that are opened a second time, in runs of neighbouring categories.
+
+    Attributes:
+        tables: pairs of units, each one of `Plan.tables`.
+        runs: of each unit the run of each of its categories, numbered from 0.
+        sigma, sigma_each: of these tables, as of `Plan`.
+    """
+
+    tables: tuple[tuple[int, ...], ...]
+    runs: tuple[tuple[int, ...], ...]
+    sigma: tuple[int, int]
+    sigma_each: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +67,7 @@ class Plan:
         sigma_each: that of each counted contributor, sigma_c; sigma_c^2 (N - t) >= sigma^2.
         unchecked: parties whose rows go unchecked, in the order of `parties`.
         slot_milliseconds: steps whose time could tell something leave at whole multiples of it (section 4.8).
+        coarse: the second resolution; None: there is none.
 
     Raises:
         ValueError: parts do not go together.
@@ -79,6 +96,7 @@ class Plan:
     sigma_each: tuple[int, int]
     unchecked: tuple[str, ...]
     slot_milliseconds: int
+    coarse: Annotated[CoarsePlan | None, OPTIONAL] = None
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -115,6 +133,15 @@ class Plan:
                     len(four) == 4, f"the owners of table {table} and the miner are not of four different operators"
                 )
         _expect(len(set(self.tables)) == len(self.tables) > 0, "there is no table, or one stands there twice")
+        if self.coarse is not None:
+            pairs = {table for table in self.tables if len(table) == 2}
+            own = self.coarse.tables
+            _expect(0 < len(set(own)) == len(own) and pairs.issuperset(own), "the tables in runs are not some pairs")
+            fits = [
+                len(runs) == size and set(runs) == set(range(max(runs) + 1))
+                for runs, size in zip(self.coarse.runs, self.sizes, strict=False)
+            ]
+            _expect(len(self.coarse.runs) == units and all(fits), "the runs are not those of all units' categories")
 
     def _check_dealers(self) -> None:
         _expect(len(self.dealers) == len(self.pairs), f"{len(self.dealers)} dealers of {len(self.pairs)} pairs")
@@ -130,13 +157,14 @@ class Plan:
         most = min(n, len(self.parties)) - 1
         _expect(1 <= t <= most, f"tolerate {t} of {n} counted and {len(self.parties)} parties, expected 1 to {most}")
         _expect(0 < self.epsilon < math.inf and 0 < self.delta < 1, "epsilon and delta are no promise")
-        for (top, bottom), least in ((self.sigma, LEAST_SIGMA), (self.sigma_each, LEAST_SIGMA_OF_A_SUM)):
-            _expect(top > 0 and bottom > 0, "a sigma is not above 0")
-            sigma = top / bottom
-            exact = sigma.as_integer_ratio() == (top, bottom)
-            _expect(exact and least <= sigma <= LARGEST_SIGMA, f"sigma {top}/{bottom} is none that is drawn")
-        is_enough = enough(self.sigma_each, self.sigma, n, t)
-        _expect(is_enough, "what is left of the noise without those who are tolerated is below sigma")
+        for of in (self,) if self.coarse is None else (self, self.coarse):
+            for (top, bottom), least in ((of.sigma, LEAST_SIGMA), (of.sigma_each, LEAST_SIGMA_OF_A_SUM)):
+                _expect(top > 0 and bottom > 0, "a sigma is not above 0")
+                sigma = top / bottom
+                exact = sigma.as_integer_ratio() == (top, bottom)
+                _expect(exact and least <= sigma <= LARGEST_SIGMA, f"sigma {top}/{bottom} is none that is drawn")
+            is_enough = enough(of.sigma_each, of.sigma, n, t)
+            _expect(is_enough, "what is left of the noise without those who are tolerated is below sigma")
 
     @property
     def contributors(self) -> tuple[str, ...]:
@@ -152,16 +180,37 @@ class Plan:
         """Return whether a table is of units of several parties."""
         return len({self.owners[unit] for unit in table}) > 1
 
-    def deviation(self, table: tuple[int, ...]) -> float:
-        """Return the standard deviation of the noise on each count of a table, as it is drawn, people."""
-        if self.crosses(table):
-            return deviation(self.sigma_each, len(self.counted))
-        return deviation(self.sigma)
+    @property
+    def opened(self) -> tuple[tuple[int, ...], ...]:
+        """The units of each table that is opened: `tables`, then those in runs."""
+        return self.tables if self.coarse is None else (*self.tables, *self.coarse.tables)
+
+    def runs_at(self, index: int) -> tuple[tuple[int, ...], ...] | None:
+        """Return the runs of each unit of an opened table; None: it has the categories themselves."""
+        if self.coarse is None or index < len(self.tables):
+            return None
+        return tuple(self.coarse.runs[unit] for unit in self.opened[index])
+
+    def shape_at(self, index: int) -> tuple[int, ...]:
+        """Return the shape of an opened table."""
+        runs = self.runs_at(index)
+        if runs is None:
+            return tuple(self.sizes[unit] for unit in self.tables[index])
+        return tuple(max(own) + 1 for own in runs)
+
+    def sigma_at(self, index: int) -> tuple[int, int]:
+        """Return the parameter of one draw for an opened table: of each who is counted across parties, else of the owner."""
+        of = self if self.coarse is None or index < len(self.tables) else self.coarse
+        return of.sigma_each if self.crosses(self.opened[index]) else of.sigma
+
+    def deviation_at(self, index: int) -> float:
+        """Return the standard deviation of the noise on each count of an opened table, as it is drawn, people."""
+        return deviation(self.sigma_at(index), len(self.counted) if self.crosses(self.opened[index]) else 1)
 
     @property
     def sigma_total(self) -> float:
         """The largest of the deviations of all tables, people."""
-        return max(map(self.deviation, self.tables))
+        return max(map(self.deviation_at, range(len(self.opened))))
 
     @property
     def digest(self) -> bytes:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from verticil.shared.core.errors import PeerFault
-from verticil.shared.masked.round import opening as tables_work
 from verticil.shared.masked.round.documents import DOCUMENT_BYTES
 from verticil.shared.masked.round.round_state import RoundState
 from verticil.shared.masked.round.schedule import Check, Kind, Message
@@ -75,7 +74,8 @@ class Reader:
         return work.dealt_sizes() if message.kind is Kind.PRODUCT else _rows(work.blocks, work.size(message.sender))
 
     def _table_frames(self, kind: Kind) -> list[int]:
-        cells = [math.prod(tables_work.shape_of(self._s.plan, table)) for table in self._s.plan.tables]
+        plan = self._s.plan
+        cells = [math.prod(plan.shape_at(index)) for index in range(len(plan.opened))]
         return (
             [4 * count for count in cells] if kind is Kind.SHARE else [DOCUMENT_BYTES, *(8 * count for count in cells)]
         )

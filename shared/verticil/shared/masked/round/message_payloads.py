@@ -494,8 +494,9 @@ class Contents(Reader):
         return work.share_of_second(self._product_of(s.message(Kind.PRODUCT, pair.about)), rows, s.people)
 
     def _shares_of(self, message: Message) -> Iterator[Words]:
-        for table, frame in zip(self._s.plan.tables, self._frames(message), strict=True):
-            yield words_of(frame, tables_work.shape_of(self._s.plan, table), self._name(message))
+        plan = self._s.plan
+        for index, frame in zip(range(len(plan.opened)), self._frames(message), strict=True):
+            yield words_of(frame, plan.shape_at(index), self._name(message))
 
     def _see_share(self, message: Message) -> None:
         for _ in self._shares_of(message):

@@ -21,11 +21,6 @@ from verticil.shared.masked.round.schedule import Pair, pairs_of
 _TOTAL_DEVIATIONS: Final = 40
 
 
-def shape_of(plan: Plan, table: Sequence[int]) -> tuple[int, ...]:
-    """Categories of each unit of a table."""
-    return tuple(plan.sizes[unit] for unit in table)
-
-
 def noise_of(plan: Plan, name: str, key: bytes, t1: bytes, index: int) -> Words | None:
     """Draw a contributor's noise for a table; None: it draws none.
 
@@ -36,14 +31,13 @@ def noise_of(plan: Plan, name: str, key: bytes, t1: bytes, index: int) -> Words 
         t1: the second transcript.
         index: of the table.
     """
-    table = plan.tables[index]
-    crosses = plan.crosses(table)
-    if not (name in plan.counted if crosses else plan.parties[plan.owners[table[0]]] == name):
+    table = plan.opened[index]
+    if not (name in plan.counted if plan.crosses(table) else plan.parties[plan.owners[table[0]]] == name):
         return None
     key_of_table = RoundName(study=plan.study, round=plan.round).derive(
         key, "noise", Of(transcript=t1, pair=index, part=name)
     )
-    return opening.noise(key_of_table, shape_of(plan, table), plan.sigma_each if crosses else plan.sigma)
+    return opening.noise(key_of_table, plan.shape_at(index), plan.sigma_at(index))
 
 
 class ShareMaker:
@@ -84,12 +78,15 @@ class ShareMaker:
         self._places = [plan.owners[:unit].count(plan.owners[unit]) for unit in range(len(plan.owners))]
 
     def frames(self) -> Iterator[bytes]:
-        """Return the share of each table of the plan, as bytes."""
+        """Return the share of each table that is opened, as bytes."""
         own = self._own_tables()
-        for index, table in enumerate(self._plan.tables):
-            share = own.get(index, self._triples.get(index))
+        for index, table in enumerate(self._plan.opened):
+            fine = self._plan.tables.index(table)
+            share = own.get(fine, self._triples.get(fine))
             if share is None:
-                share = self._cross(table)
+                share = self._cross(fine)
+            if (runs := self._plan.runs_at(index)) is not None:
+                share = _in_runs(share, runs)
             noise = noise_of(self._plan, self._me, self._noise, self._t1, index)
             if noise is not None:
                 share = add(share, noise)
@@ -111,7 +108,7 @@ class ShareMaker:
             if not plan.crosses(table) and plan.parties[plan.owners[table[0]]] == self._me
         }
         sizes = sizes_of(plan, self._me)
-        counts = {index: np.zeros(shape_of(plan, plan.tables[index]), np.int64) for index in mine}
+        counts = {index: np.zeros(plan.shape_at(index), np.int64) for index in mine}
         for rows in row_blocks(plan.n_people, block_rows(sum(sizes))) if mine else ():
             codes = self._people.codes(rows).astype(np.int64)
             for index, places in mine.items():
@@ -120,12 +117,12 @@ class ShareMaker:
                 counts[index] += np.bincount(at, minlength=math.prod(shape)).reshape(shape)
         return {index: from_numbers(cells) for index, cells in counts.items()}
 
-    def _cross(self, table: Sequence[int]) -> Words:
+    def _cross(self, index: int) -> Words:
         """Return this party's part of a table of two parties; nothing of one in which it has no column."""
-        plan = self._plan
+        plan, table = self._plan, self._plan.tables[index]
         owners = [plan.parties[plan.owners[unit]] for unit in table]
         if self._me not in owners or len(set(owners)) == 1:
-            return np.zeros(shape_of(plan, table), np.uint32)
+            return np.zeros(plan.shape_at(index), np.uint32)
         pair = next(pair for pair in pairs_of(plan) if set(pair.parties) == set(owners))
         return self._block(pair, table, owners)
 
@@ -141,6 +138,17 @@ class ShareMaker:
         return slice(start, start + self._plan.sizes[unit])
 
 
+def _in_runs(share: Words, runs: Sequence[Sequence[int]]) -> Words:
+    """Return a share whose entries on each axis are added up over runs, in the field."""
+    total = share.astype(np.uint64)
+    for axis, own in enumerate(runs):
+        moved = np.moveaxis(total, axis, 0)
+        summed = np.zeros((max(own) + 1, *moved.shape[1:]), np.uint64)
+        np.add.at(summed, np.asarray(own), moved)
+        total = np.moveaxis(summed, 0, axis) % P
+    return np.ascontiguousarray(total, np.uint32)
+
+
 def opened_tables(plan: Plan, shares: Sequence[Iterator[Words]], noise: Callable[[int], Words | None]) -> list[Ints]:
     """Open all tables of the plan, with their noise: what the parties' shares, and the miner's noise, add up to.
 
@@ -154,7 +162,7 @@ def opened_tables(plan: Plan, shares: Sequence[Iterator[Words]], noise: Callable
     """
     tables = []
     for index, parts in enumerate(zip(*shares, strict=True)):
-        check_capacity(plan.n_people, plan.deviation(plan.tables[index]))
+        check_capacity(plan.n_people, plan.deviation_at(index))
         own = noise(index)
         tables.append(opening.open_sum([*parts, *([] if own is None else [own])]))
     return tables
@@ -166,8 +174,8 @@ def are_counts(plan: Plan, tables: Sequence[Ints]) -> bool:
     published.
     """
     return all(
-        abs(int(counts.sum()) - plan.n_people) <= _TOTAL_DEVIATIONS * plan.deviation(table) * math.sqrt(counts.size)
-        for table, counts in zip(plan.tables, tables, strict=True)
+        abs(int(counts.sum()) - plan.n_people) <= _TOTAL_DEVIATIONS * plan.deviation_at(index) * math.sqrt(counts.size)
+        for index, counts in enumerate(tables)
     )
 
 
@@ -178,7 +186,7 @@ def tables_from(plan: Plan, data: bytes) -> tuple[Ints, ...]:
         ValueError: they are of another size.
     """
     numbers = np.frombuffer(data, "<i8")
-    shapes = [shape_of(plan, table) for table in plan.tables]
+    shapes = [plan.shape_at(index) for index in range(len(plan.opened))]
     if numbers.size != sum(map(math.prod, shapes)):
         raise ValueError(f"{numbers.size} counts, expected {sum(map(math.prod, shapes))}")
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]

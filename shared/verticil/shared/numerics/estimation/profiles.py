@@ -10,8 +10,9 @@ Two more cells count what lies below and above the bounds.
 From the noisy counts alone follow
 
 - points: those that are declared, and candidates of more people than 4 standard deviations of the noise and `LEAST_POINT` of all;
-- ends: the outermost cells around which there are more people than 3 standard deviations of the noise; where cells have one
-  width the bounds, if there are more than 2 in all the cells behind an end together;
+- ends: the outermost cells around which there are more people than 3 standard deviations of the noise. An end stays at the bound
+  where 3 standard deviations of all the cells behind it are more people than half a bin has, because the noise could hide so many
+  there; and, where cells have one width, if there are more than 2 in these cells together;
 - bins: about `BINS` groups of neighbouring cells with as many people each; a cell with more stands alone.
 """
 
@@ -41,6 +42,8 @@ _BEYOND: Final = 3.0
 people off: the cells there have next to no share."""
 _BEYOND_OF_REST: Final = 2.0
 """The same of all cells behind an end together, where cells have one width: there an end too far out costs next to nothing."""
+_HIDDEN: Final = 0.5
+"""Of a bin's people: where noise could hide more behind an end, the end stays at the bound."""
 _OF_A_POINT: Final = 4.0
 
 
@@ -59,6 +62,18 @@ class Grid:
     fine: Floats
     candidates: tuple[float, ...]
     declared: frozenset[float]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether the cells of the first histogram have about one width."""
+        widths = np.diff(self.edges)
+        return bool(widths.max() < 3 * widths.min())
+
+    @property
+    def even_bins(self) -> tuple[float, ...]:
+        """The edges of `BINS` groups of as many cells each: bins that follow the grid's scale, and no count."""
+        places = np.linspace(0, len(self.edges) - 1, min(BINS, len(self.edges) - 1) + 1)
+        return tuple(self.edges[np.rint(places).astype(int)].tolist())
 
     @property
     def size(self) -> int:
@@ -128,8 +143,9 @@ def parts_of(grid: Grid, counts: Sequence[int]) -> Floats:
     chosen = [
         np.linspace(first, last, min(n, last - first) + 1).astype(int)
         for first, last, n in zip(at[:-1].tolist(), at[1:].tolist(), parts.tolist(), strict=True)
+        if n > 1
     ]
-    return np.asarray(grid.fine[np.unique(np.concatenate(chosen))], dtype=np.float64)
+    return np.asarray(grid.fine[np.unique(np.concatenate([at, *chosen]))], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -163,6 +179,8 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
     Raises:
         ValueError: so many counts are not those of the grid.
     """
+    if len(counts) < grid.size:
+        raise ValueError(f"{len(counts)} counts of a grid, expected at least {grid.size}")
     noisy, n_cells = np.asarray(counts[: grid.size], np.float64), len(grid.edges) - 1
     people = max(float(noisy.sum()), 1.0)
     below, above = (max(float(noisy[n_cells + place]), 0.0) / people for place in (0, 1))
@@ -173,17 +191,16 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
         else:
             in_cells[_cell(grid.edges, candidate)] += count
     in_cells[[0, -1]] += noisy[n_cells : n_cells + 2]
-    first, last = _ends(
-        cells + in_cells, sigma, are_even=bool(np.diff(grid.edges).max() < 3 * np.diff(grid.edges).min())
-    )
+    seen = _ends(cells + in_cells, sigma, are_even=grid.is_even)
     edges, fine = grid.edges, cells
     if len(grid.fine) > len(grid.edges):
         edges, fine = _divided(grid, cells, counts)
     elif len(counts) > grid.size:
         raise ValueError(f"{len(counts)} counts of a grid, expected {grid.size}")
-    if first is None or last is None:
+    if seen is None:
         even = np.full(len(edges) - 1, 1 / (len(edges) - 1))
         return Profile(bins=(), points=tuple(points), edges=edges, shares=even, below=below, above=above)
+    first, last = _where_nobody_could_hide(*seen, n_cells, sigma, people)
     inside = (edges >= grid.edges[first]) & (edges <= grid.edges[last + 1])
     of = _cells(grid.edges, edges)
     fine = fine + in_cells[of] * np.diff(edges) / np.diff(grid.edges)[of]
@@ -219,7 +236,7 @@ def _divided(grid: Grid, cells: Floats, counts: Sequence[int]) -> tuple[Floats, 
     return edges, parts + ((cells - sums) / (n_parts + 1))[of]
 
 
-def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int | None, int | None]:
+def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int, int] | None:
     """Return the outermost cells with people; none: the noise hides them.
 
     From the cells whose surroundings have people beyond noise, the ends move outward over windows that have some, too.
@@ -228,10 +245,16 @@ def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int | None, i
     if not len(there):
         there = np.flatnonzero(_excess(cells, _AROUND[-1], sigma) > _BEYOND)
     if not len(there):
-        return None, None
+        return None
     first, last = int(there[0]), int(there[-1])
     behind = len(cells) - 1 - _outward(cells[::-1], len(cells) - 1 - first, sigma, are_even=are_even)
     return behind, _outward(cells, last, sigma, are_even=are_even)
+
+
+def _where_nobody_could_hide(first: int, last: int, n_cells: int, sigma: float, people: float) -> tuple[int, int]:
+    """Return ends, or the bound where the noise on the cells behind an end could hide `_HIDDEN` of a bin's people."""
+    most = (_HIDDEN * people / (BINS * _BEYOND * sigma)) ** 2
+    return (first if first < most else 0), (last if n_cells - 1 - last < most else n_cells - 1)
 
 
 def _outward(cells: Floats, last: int, sigma: float, *, are_even: bool) -> int:

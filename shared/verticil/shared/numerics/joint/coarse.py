@@ -9,12 +9,14 @@ point). The mixture is fitted to both resolutions at once; whatever else reads t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.joint.noise import noised, noised_runs
 from verticil.shared.numerics.joint.noisy_tables import CoarseTables, MeasuredTable, NoisyTables, sum_runs
 
 SHARE: Final = 0.2
@@ -69,13 +71,40 @@ def summed(exact: NoisyTables, noisy: NoisyTables, pairs: Sequence[tuple[int, ..
         noisy: the same with noise, and with the orders of the variables.
         pairs: of units, that are measured.
     """
-    n, orders = noisy.people, noisy.orders
+    runs = runs_by(noisy)
+    return CoarseTables(runs=runs, tables=tuple(in_runs(exact, runs, pairs)))
+
+
+def noised_in_sets(
+    exact: NoisyTables,
+    pairs: Sequence[tuple[int, ...]],
+    key: bytes,
+    *,
+    sigma: float | Sequence[float],
+    coarse_sigma: float | None,
+) -> NoisyTables:
+    """Return the tables of exact counts with noise, and with the second resolution of some pairs; arguments as of `noise.noised`.
+
+    Args:
+        exact: the counts.
+        pairs: of units, that are measured in runs too.
+        key: of the noise.
+        sigma: parameter of the noise on each count; or that of each table.
+        coarse_sigma: the same of the tables in runs; None: there are none.
+    """
+    noisy = noised(exact, sigma, key)
+    if coarse_sigma is None:
+        return noisy
+    return replace(noisy, coarse=noised_runs(summed(exact, noisy, pairs), coarse_sigma, key))
+
+
+def runs_by(noisy: NoisyTables) -> tuple[NDArray[np.intp], ...]:
+    """Return the run of each entry of each unit, by the noisy shares of the entries; a compound's stand alone."""
     alone = [unit.variables[0] if len(unit.variables) == 1 else None for unit in noisy.units]
-    runs = tuple(
-        runs_of(noisy.one_way(unit)[0] / n, () if variable is None else orders[variable])
+    return tuple(
+        runs_of(noisy.one_way(unit)[0] / noisy.people, () if variable is None else noisy.orders[variable])
         for unit, variable in enumerate(alone)
     )
-    return CoarseTables(runs=runs, tables=tuple(in_runs(exact, runs, pairs)))
 
 
 def in_runs(

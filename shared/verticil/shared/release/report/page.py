@@ -20,6 +20,7 @@ from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.privacy.accounts import PUBLIC
 from verticil.shared.privacy.events import NoisyTables
 from verticil.shared.privacy.figures import odds_exceed
+from verticil.shared.privacy.layered import LayeredCounts
 from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release import wording
 from verticil.shared.release.content import COPIES, ReleaseContent
@@ -150,11 +151,14 @@ def _noisy_tables(statement: PrivacyStatement) -> dict[str, object] | None:
     """Describe the noise on the tables that everything was computed from: how many, how much, everybody's limit; None:
     there is none.
     """
-    event = next((item.planned.event for item in statement.events if isinstance(item.planned.event, NoisyTables)), None)
+    events = [item.planned.event for item in statement.events]
+    event = next((each for each in events if isinstance(each, NoisyTables | LayeredCounts)), None)
     if event is None:
         return None
     (cost,) = (account.cost for account in statement.accounts if account.reader is PUBLIC)
-    return {"number": event.tables, "sigma": f"{event.sigma:.4g}", "cost": wording.both(cost)}
+    further = event.sets[1:] if isinstance(event, LayeredCounts) else ()
+    sigma = "; ".join([f"{event.sigma:.4g}", *(f"{sigma:.4g} on {n} {what}" for sigma, n, what in further)])
+    return {"number": event.tables, "sigma": sigma, "cost": wording.both(cost)}
 
 
 def _worth(content: ReleaseContent) -> dict[str, object] | None:
