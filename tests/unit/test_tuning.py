@@ -48,6 +48,7 @@ NOT_TUNED = {
     "joint/mixture.py": {"_BETAS", "_TINY", "_LEAST", "_BLOCK"},
     "joint/prediction.py": {"_HARDLY_NEARER", "_DRAWS", "_LEAST", "_MEAN_ABSOLUTE", "_NODES", "_NODE_WEIGHTS"},
     "joint/replicates.py": {"MOST"},
+    "joint/stopping.py": {"_ROUNDING"},
     "joint/weighted_records.py": {"ATOMS", "CELLS", "OVERHEAD", "_TIMES", "_FEW", "_BOUND", "_EMPTY"},
     "joint/worth.py": {"NO_NEARER", "_SHOWN"},
     # Two resolutions, smooth steps and classes have a number or two each, beside what it means.
