@@ -188,7 +188,7 @@ class DatasetRule:
         row = self.one_row and f"{self.one_row} row by {', '.join(self.order) or 'the order of the table'}"
         summary = column.summary
         by = self.tables[summary.table].order if summary is not None and summary.kind in ("first", "last") else ()
-        return ", ".join(filter(None, (column.written, row, by and f"by {', '.join(by)}")))
+        return ", ".join(part for part in (column.written, row, f"by {', '.join(by)}" if by else "") if part)
 
 
 def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Collection[str]) -> DatasetRule:
