@@ -103,7 +103,7 @@ OUTSIDE: tuple[tuple[Any, str], ...] = (
     (nameless.KeptRows, "write"),
     (nameless.KeptRows, "arrays"),
     (written, "frame"),
-    (laying.Laying, "take"),
+    (related_rows.Laying, "take"),
     (related, "write_csv"),
     (related, "write_parquet"),
 )
