@@ -15,7 +15,7 @@ from support.masked_arithmetic import arithmetic
 from support.masked_nodes import plan_for
 from verticil.miner.learning.exact_tables import counted_tables, with_coarse
 from verticil.miner.scheduler.job import ColumnFile
-from verticil.miner.scheduler.noise import TableNoise
+from verticil.miner.scheduler.table_noise import TableNoise
 from verticil.miner.storage.noisy_table_files import read_tables, write_tables
 from verticil.miner.storage.store import StudyFiles
 from verticil.shared.core.errors import DataFault
