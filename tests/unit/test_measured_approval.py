@@ -15,9 +15,9 @@ from verticil.party.config import load_party
 from verticil.party.policy.approval_checks import AUTOMATIC, content_of
 from verticil.party.protocol.central.study import CentralStudy
 from verticil.party.protocol.context import PartyContext
-from verticil.party.protocol.with_miner.plan import Step
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.statistics import charge_profiles
+from verticil.party.protocol.with_miner.plan import Step
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
