@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from pathlib import Path
 
@@ -342,3 +343,18 @@ def test_nothing_is_measured_where_nothing_is_asked(tmp_path: Path) -> None:
     study = owners_study(read_study_text(plain, Path(), by_owner=True), method="joint", epsilon=1)
     assert grid_study(study, ()) == study
     assert measure_profiles(study, None, None, None) == (study, None, ())  # type: ignore[arg-type]
+
+
+def test_a_bin_that_would_hold_a_point_alone_is_part_of_the_next() -> None:
+    """Gains of Adult: the first cell holds 0 alone, and an end stays at the bound."""
+    text = STUDY.replace("bounds = [0, 120]", "bounds = [0, 10000]", 1)
+    age = owners_study(read_study_text(text, Path(), by_owner=True), method="joint", epsilon=1).schema[0]
+    grid = grid_of_variable(age)
+    counts = np.rint(np.random.default_rng(3).normal(0, 90, grid.size)).astype(int)
+    counts[len(grid.edges) + 1 + grid.candidates.index(0.0)] = 30_000
+    counts[0] += 400
+    first = counts.tolist()
+    both = [*first, *([20] * (len(parts_of(grid, first)) - 1))]
+    found = variable_with(dataclasses.replace(age, profile=tuple(both)), profile_of(grid, both, 90.0))
+    assert 0.0 in found.points
+    assert all(high - low > (0.0 <= low < 1.0) for low, high in itertools.pairwise(found.bins or ()))

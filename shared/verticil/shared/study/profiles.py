@@ -90,8 +90,24 @@ def variable_with(variable: Variable, profile: Profile) -> Variable:
         grid = grid_of_variable(variable)
         even = even_bins(variable.bounds, value_step(variable), variable.kind, variable.format)
         bins = even if grid.is_even else grid.even_bins
+    bins = _with_values(bins, profile.points, value_step(variable))
     found = dataclasses.replace(variable, bins=bins, points=profile.points, labels=("a", "b"))
     return dataclasses.replace(found, labels=(*value_labels(found), *words))
+
+
+def _with_values(bins: Sequence[float], points: Sequence[float], step: float) -> tuple[float, ...]:
+    """Return bins that each hold a value besides points: one that holds none is part of the next, the last of the one before.
+
+    >>> _with_values((0.0, 1.0, 2.0, 9.0, 10.0), (0.0, 9.0), 1.0)
+    (0.0, 2.0, 10.0)
+    """
+    edges = [bins[0]]
+    for edge in bins[1:]:
+        if round((edge - edges[-1]) / step) > sum(edges[-1] <= point < edge for point in points):
+            edges.append(edge)
+    if edges[-1] != bins[-1]:
+        edges = [*(edges[:-1] or edges), bins[-1]]
+    return tuple(edges)
 
 
 def with_profiles(study: Study, profiles: Mapping[str, Sequence[int]]) -> Study:
