@@ -50,7 +50,7 @@ NOT_TUNED = {
     "joint/replicates.py": {"MOST"},
     "joint/stopping.py": {"_ROUNDING"},
     "joint/weighted_records.py": {"ATOMS", "CELLS", "OVERHEAD", "_TIMES", "_FEW", "_BOUND", "_EMPTY"},
-    "joint/worth.py": {"NO_NEARER", "_SHOWN"},
+    "joint/worth.py": {"NO_NEARER"},
     # Two resolutions, smooth steps and classes have a number or two each, beside what it means.
     "joint/classes.py": {"_LEAST"},
     "joint/coarse.py": {"SHARE"},
