@@ -202,4 +202,4 @@ def test_a_release_with_single_columns_verifies_and_its_shares_are_nearer(tmp_pa
                 for name in names
             ]
         )
-    assert missed[None] < 0.9 * missed[0.0]
+    assert missed[None] < 0.95 * missed[0.0]

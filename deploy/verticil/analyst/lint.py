@@ -24,11 +24,10 @@ from typing import Final
 
 import numpy as np
 
-from verticil.analyst.prediction import best_one_way_part, drowned_shares, predict_study, prediction_text, worth_of
+from verticil.analyst.prediction import best_one_way_part, drowned_shares, no_nearer, predict_study
 from verticil.analyst.related import related_findings
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
-from verticil.shared.numerics.joint.worth import sentence
 from verticil.shared.numerics.knowledge.reasoning import reach
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
@@ -210,13 +209,7 @@ def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
     if (drowned := drowned_shares(study, table.n, prediction)) is not None:
         yield drowned
         return
-    if prediction is not None and prediction.no_nearer:
-        yield warning(
-            "joint-no-nearer",
-            "release.sample_from",
-            f"{sentence(worth_of(prediction))}; predicted distance to {table.n:,} people: {prediction_text(prediction)}",
-            "fewer columns or categories, a larger epsilon, or more records (--n); else only each column's shares come through",
-        )
+    yield from no_nearer(prediction, table.n)
 
 
 def _round(study: Study, n: int) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.check import Judged
 from verticil.analyst.lint import by_severity, lint_owner, warning
-from verticil.analyst.prediction import drowned_shares, predict_study
+from verticil.analyst.prediction import drowned_shares, no_nearer, predict_study
 from verticil.curator.study import owners_study, with_columns_measured
 from verticil.shared.documents.view_models import document
 from verticil.shared.numerics.knowledge.words import describe_knowledge
@@ -175,10 +175,4 @@ def _lost(study: Study, row: PlanRow, n: int) -> Iterator[Finding]:
             f"the noise hides every relation of {', '.join(row.drowned_relations)}",
             "merge their categories, leave columns out, or raise epsilon",
         )
-    if row.prediction is not None and row.prediction.no_nearer:
-        yield warning(
-            "joint-no-nearer",
-            "release.sample_from",
-            "do not use the records for relations: they would hardly be nearer to the people than independent columns",
-            "fewer columns or categories, a larger epsilon, or more people; else only each column's shares come through",
-        )
+    yield from no_nearer(row.prediction, n)

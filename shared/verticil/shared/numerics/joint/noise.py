@@ -31,7 +31,7 @@ def noised(tables: NoisyTables, sigma: float | Sequence[float], key: bytes) -> N
     Raises:
         ValueError: a table has noise already, or counts that are not whole; sigma or the key is out of its range.
     """
-    sigmas = [sigma] * len(tables.tables) if isinstance(sigma, float) else sigma
+    sigmas = sigma if isinstance(sigma, Sequence) else [sigma] * len(tables.tables)
     noisy = tuple(_noised(table, each, key) for table, each in zip(tables.tables, sigmas, strict=True))
     return dataclasses.replace(tables, tables=noisy)
 
