@@ -102,7 +102,7 @@ OUTSIDE: tuple[tuple[Any, str], ...] = (
     (nameless.KeptRows, "write"),
     (nameless.KeptRows, "arrays"),
     (written, "frame"),
-    (related_rows.Laying, "take"),
+    (laying.Laying, "take"),
     (related, "write_csv"),
     (related, "write_parquet"),
 )
