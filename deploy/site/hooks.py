@@ -29,6 +29,7 @@ _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]+)\]\(((?:\.\./)+[^)\s#]+)(?:#[^)]*)
 _FEATURES: Final = "developer/features.md"
 _BOOSTS: Final = {
     "developer/decisions.md": 0.3,
+    "start/glossary.md": 4.0,
     "reference/changelog.md": 0.3,
     "reference/errors.md": 1.0,
     "reference/party-toml.md": 2.0,
@@ -40,6 +41,12 @@ _BOOSTS: Final = {
 """How much of its weight a page has in a search, by the beginning of its path: guides that say what to do come first."""
 _NEEDLESS: Final = ("**/*.map", "assets/javascripts/lunr/**/*", "search/search_index.json", "sitemap*")
 """Files that only a debugger, other languages than English, or a server need."""
+_SEARCH: Final = ("assets/javascripts/workers/search.*.js", "search(e){if(e=e.replace(")
+"""The program that searches, and where it gets a query, which it would search for words like `a` and `to`, too."""
+_WITHOUT_STOP_WORDS: Final = (
+    'search(e){e=e.split(" ").filter(word=>lunr.stopWordFilter(word.toLowerCase().replace(/\\W+$/,""))).join(" ")||e;'
+    "if(e=e.replace("
+)
 _PRE: Final = re.compile(r"(<pre.*?</pre>|<script.*?</script>)", re.DOTALL)
 _SPACES: Final = re.compile(r"\s*\n\s*")
 _LETTER: Final = 8.2
@@ -81,9 +88,14 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Return a page whose formulas are MathML."""
+    """Return a page whose formulas are MathML; one that is wider than a telephone is scrolled by itself."""
     return _FORMULA.sub(
-        lambda found: convert(html.unescape(found[2]), display="inline" if found[1] == "span" else "block"), content
+        lambda found: (
+            convert(html.unescape(found[2]), display="inline")
+            if found[1] == "span"
+            else f'<div style="overflow-x:auto">{convert(html.unescape(found[2]), display="block")}</div>'
+        ),
+        content,
     )
 
 
@@ -99,10 +111,15 @@ def on_post_page(output: str, **_: Any) -> str:
 
 @event_priority(-200)  # after the plugin `offline` has copied the index
 def on_post_build(config: Any, **_: Any) -> None:
-    """Remove what no reader of these pages needs, so that the wheel stays small."""
+    """Remove what no reader of these pages needs, so that the wheel stays small, and stop words from queries."""
     site = Path(config.site_dir)
     for path in (path for pattern in _NEEDLESS for path in site.glob(pattern) if path.is_file()):
         path.unlink()
+    for worker in site.glob(_SEARCH[0]):
+        program = worker.read_text(encoding="utf-8")
+        if _SEARCH[1] not in program:
+            _LOG.warning("%s: the query of a search is not where it was", worker.name)
+        worker.write_text(program.replace(_SEARCH[1], _WITHOUT_STOP_WORDS), encoding="utf-8")
 
 
 def on_files(files: Any, *, config: Any, **_: Any) -> Any:

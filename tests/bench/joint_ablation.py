@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -51,7 +52,7 @@ from verticil.shared.numerics.joint import estimate, stopping
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate
-from verticil.shared.numerics.joint.mixture import SIZES, USUAL
+from verticil.shared.numerics.joint.tuning import TUNING
 from verticil.shared.synthesis import joint_records
 
 PEOPLE: dict[str, Callable[[], Data]] = {
@@ -91,7 +92,7 @@ def _always(value: object) -> Callable[..., Any]:
 
 
 def _usual_size(self: Any) -> tuple[Any, ...]:
-    return (self._can_publish(USUAL),)
+    return (self._can_publish(TUNING.usual),)
 
 
 def _only(source: int) -> Callable[..., Any]:
@@ -104,22 +105,27 @@ def _only(source: int) -> Callable[..., Any]:
     return draw
 
 
+def _tuned(module: ModuleType, **numbers: Any) -> Any:
+    """A patch of a module's tuned numbers."""
+    return mock.patch.object(module, "TUNING", dataclasses.replace(TUNING, **numbers))
+
+
 _ESTIMATE = estimate._Estimate
 PARTS = (
     Part("choice of the size", (NOISE, COLUMNS), lambda: [mock.patch.object(_ESTIMATE, "_sizes", _usual_size)]),
     Part(
         "averaging of fits",
         (NOISE, COLUMNS),
-        lambda: [mock.patch.object(estimate, "SIZES", tuple(dataclasses.replace(size, fits=1) for size in SIZES))],
+        lambda: [_tuned(estimate, sizes=tuple(dataclasses.replace(size, fits=1) for size in TUNING.sizes))],
     ),
     Part("shrinkage of tables", (NOISE,), lambda: [mock.patch.object(_ESTIMATE, "_is_nearer_shrunk", _always(False))]),
-    Part("Stein's stop: the least X", (NOISE,), lambda: [mock.patch.object(stopping, "PENALTY", 0.0)]),
+    Part("Stein's stop: the least X", (NOISE,), lambda: [_tuned(stopping, penalty=0.0)]),
     Part("guard", (NOISE, COLUMNS), lambda: [mock.patch.object(_ESTIMATE, "_alpha", _always(1.0))]),
     Part("records of the network", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw", _only(1))]),
     Part("records of the mixture", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw", _only(0))]),
     Part("weighing", (COLUMNS,), lambda: [mock.patch.object(_ESTIMATE, "_can_weigh", _always(False))]),
-    Part("tables met are left alone", (COLUMNS,), lambda: [mock.patch.object(atoms, "_NOISE", 0.0)]),
-    Part("longer steps of weighing", (COLUMNS,), lambda: [mock.patch.object(atoms, "_STRONGEST", 1.0)]),
+    Part("tables met are left alone", (COLUMNS,), lambda: [_tuned(atoms, left_alone=0.0)]),
+    Part("longer steps of weighing", (COLUMNS,), lambda: [_tuned(atoms, longest_step=1.0)]),
     Part("swapping of records", (NOISE, COLUMNS), lambda: [mock.patch.object(joint_records, "_swap", _always(None))]),
 )
 WHOLE = Part("all parts", (NOISE, COLUMNS), list)

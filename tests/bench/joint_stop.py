@@ -37,6 +37,7 @@ from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate
 from verticil.shared.numerics.joint.layout import Layout
 from verticil.shared.numerics.joint.mixture import Fit
+from verticil.shared.numerics.joint.tuning import TUNING
 from verticil.shared.numerics.joint.weighted_records import Raked
 
 MEAN, WORST = 1.05, 1.10
@@ -131,7 +132,7 @@ def watched(run: Callable[[], JointEstimate], truth: Truth) -> Path:
             distances.append(pairs.of_atoms(codes, np.asarray(make()["watched.state/weights"], dtype=np.float64)))
 
         work = Work(keep_checkpoint=keep)
-        rest = {**named, "work": work, "goal": -1.0, "sweeps": atoms.SWEEPS}
+        rest = {**named, "work": work, "goal": -1.0, "sweeps": TUNING.sweeps}
         work.piece("watched", lambda: vars_of(original_rake(tables, codes, weights, **rest)))
         paths.append(Path(found.discrepancy, found.sweeps, distances))
         return found

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from verticil.analyst.related import row_errors
 from verticil.curator import synthesize
+from verticil.curator.study import owners_study
 from verticil.shared.numerics.joint.worth import sentence
 from verticil.shared.related.figures import row_figures
 from verticil.shared.study.reading import read_study_text
@@ -174,6 +176,12 @@ def report(name: str, text: str, people: pd.DataFrame, rows: pd.DataFrame, seeds
                 f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
             )
             print(f"           {found.worth and sentence(found.worth)}")
+        planned = row_errors(owners_study(study, method="joint"), table, len(people), len(rows) / len(people))
+        print(
+            f"{name:10} plan at {len(rows) / len(people):.2f} rows a person: transitions {planned.transitions:.4f}, "
+            f"{planned.transitions / np.mean(means):.2f} of what was measured, gaps "
+            + ("-" if planned.gaps is None else f"{planned.gaps:.4f}, {planned.gaps / np.mean(gap):.2f} of it")
+        )
         print(
             f"{name:10} mean of {seeds}: transitions {np.mean(means):.4f}, worst {np.max(worst):.4f}, gaps {np.mean(gap):.4f}"
         )

@@ -57,6 +57,7 @@ from verticil.shared.numerics.model.artifact import pack
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
+from verticil.shared.release.worth import worth_of_study
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units
 from verticil.shared.study.document import PublishRule, QuorumRule
@@ -82,8 +83,10 @@ async def test_a_study_from_submission_to_a_verified_release(federation: Federat
         assert list(task.units_received) == [0, 1]
 
         folder = await fetch_release(north.wire, digest, tmp_path / "party")
+        own_worth = worth_of_study(await federation.summary(digest))
         await fetch_release(federation.control("somebody"), digest, tmp_path / "analyst")
     verified = verify_release(folder, ca_certificate=federation.keys.authority)
+    assert own_worth == verified.worth
     assert (verified.receipts, verified.common_records, verified.simulation) == (6, N_COMMON, False)
     for name in (*verified.files, "manifest.json", "manifest.sig"):
         assert (folder / name).read_bytes() == (tmp_path / "analyst" / name).read_bytes()

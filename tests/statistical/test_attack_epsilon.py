@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from verticil.attack import columns, layers, noise
+from verticil.attack import columns, layers, noise, rows
 from verticil.attack.attack import Attack, count_draws
 from verticil.attack.events import best_event
 from verticil.attack.run import DEFAULT_DRAWS, attack_epsilon, attacks
@@ -26,14 +26,14 @@ from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts
 from verticil.shared.privacy.layered import layered_counts
 from verticil.shared.study import tables
-from verticil.shared.study.reading import read_study
+from verticil.shared.study.reading import read_study, read_study_text
 
 CONFIDENCE = 1 - 1e-6
 SURE = 0.999
 LEAK = 1.1
 SEED = 20
 EVERY = {(attack.mechanism, attack.over): attack for attack in attacks()}
-NOISE = {mechanism.name: mechanism for mechanism in noise.mechanisms()}
+NOISE = {mechanism.name: mechanism for mechanism in (*noise.mechanisms(), rows.mechanism())}
 QUICK = [key for key in EVERY if key[1] != "site secrets"]
 """Where draws are quick."""
 
@@ -182,6 +182,19 @@ def test_noise_that_two_tables_share_is_found(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(noise, "share_noise", Unlabelled)
     assert broken(EVERY["share-discrete-1", "site secrets"], 500)
+
+
+def test_a_bound_for_each_row_in_place_of_each_person_is_found() -> None:
+    """Noise and claim are of people with one visit, and the person that is attacked has three."""
+    study = read_study(rows.STUDY)
+    one_row = read_study_text(
+        rows.STUDY.read_text(encoding="utf-8").replace("max_rows = 3", "max_rows = 1"), rows.STUDY
+    )
+    planted = dataclasses.replace(rows.mechanism(one_row), n_tables=len(rows.moved_tables(study)))
+    (over_cells, _) = noise.attacks_on(planted)
+    assert broken(over_cells, 5_000)
+    (honest, _) = noise.attacks_on(rows.mechanism(study))
+    assert not broken(honest, 5_000)
 
 
 @pytest.mark.slow

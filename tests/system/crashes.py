@@ -58,9 +58,12 @@ import verticil.shared.federation.transport.in_memory
 import verticil.shared.release.report.page
 import verticil.simulation.analyst
 from verticil.party.audit import common_sets
+from verticil.party.dataset import related_rows
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.protocol.central import alignment
 from verticil.party.protocol.with_peers.artifact_store import kept_after
-from verticil.shared.release import records
+from verticil.shared.related import laying
+from verticil.shared.release import records, related
 from verticil.shared.storage import durable, sorting
 from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.study.reading import read_study
@@ -70,7 +73,7 @@ from verticil.shared.synthesis import table_columns as written
 from verticil.simulation import peers
 from verticil.simulation.in_memory_peers import run_peers
 from verticil.simulation.in_process import run_federation
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, csv_site, provision
 
 STANDING = peers.standing
 DEAD = 86
@@ -80,6 +83,7 @@ MOST_DEATHS = 500
 FEW = 16
 SPILLED: tuple[tuple[Any, str, int], ...] = (
     (verticil.party.local_dataset, "MEMORY_ROWS", FEW),
+    (related_rows, "MEMORY_ROWS", FEW),
     (alignment, "MEMORY_ROWS", FEW),
     (common_sets, "MEMORY_PEOPLE", FEW),
     (verticil.miner.storage.linkage, "_TOKENS_IN_MEMORY", FEW),
@@ -99,8 +103,11 @@ OUTSIDE: tuple[tuple[Any, str], ...] = (
     (nameless.KeptRows, "write"),
     (nameless.KeptRows, "arrays"),
     (written, "frame"),
+    (laying.Laying, "take"),
+    (related, "write_csv"),
+    (related, "write_parquet"),
 )
-"""What is done with files without a name, and with what is read from them."""
+"""What is done with files without a name, and with what is read from them; the laying of rows, and the tables of a release."""
 N = 60
 
 STUDY = """schema = 1
@@ -135,6 +142,24 @@ STRUCTURES = {
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
     "peer-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
     "masked": '{ method = "auto" }',
+    "related": '{ method = "auto" }',
+}
+RELATED = {
+    "party": "",
+    "variable": """  { party = "clinic", table = "visits", name = "day", type = "integer", bins = [0, 10, 20, 40] },
+  { party = "clinic", table = "visits", name = "ward", categories = ["a", "b"] },
+  { party = "insurer", table = "bills", name = "kind", categories = ["drug", "stay"] },
+""",
+    "quorum": """table = [
+  { name = "visits", party = "clinic", max_rows = 2, order = "day" },
+  { name = "bills", party = "insurer", max_rows = 2, keep = "random" },
+]
+""",
+}
+"""Two related tables of two parties; a release has three tables."""
+ROWS = {
+    "clinic": ("visits", "id,day,ward\n", lambda i, k: f"p{i},{(7 * i + 11 * k) % 40},{'ab'[(i + k) % 2]}\n"),
+    "insurer": ("bills", "id,kind\n", lambda i, k: f"p{i},{('drug', 'stay')[(i * k) % 2]}\n"),
 }
 TABLES = "tables = { epsilon = 1.0, delta = 1e-6 }"
 OF_THE_ORDER = frozenset({"manifest.json", "manifest.sig"})
@@ -302,7 +327,8 @@ class Federation:
     def __init__(self, folder: Path, kind: str, *, spilled: bool = False) -> None:
         self.spilled = spilled
         self.folder, self.absent = folder, kind == "sub-model"
-        self.model = "central" if self.absent else kind.split("-", maxsplit=1)[0]
+        self.related = kind == "related"
+        self.model = "central" if self.absent or self.related else kind.split("-", maxsplit=1)[0]
         self.learned, self.masked = kind == "peer-learned", kind == "masked"
         self.mode = "dh-psi" if kind.endswith("-blinded") else "keyed-hash"
         tables = folder / "template" / "tables"
@@ -318,14 +344,20 @@ class Federation:
                 model=self.model,
                 mode=self.mode,
                 structure=STRUCTURES[kind],
-                **(ABSENT if self.absent else dict.fromkeys(ABSENT, "") | {"quorum": TABLES * self.masked}),
+                **(
+                    ABSENT
+                    if self.absent
+                    else RELATED
+                    if self.related
+                    else dict.fromkeys(ABSENT, "") | {"quorum": TABLES * self.masked}
+                ),
             )
         )
         self.study = read_study(folder / "study.toml")
         self.template = provision(
             folder / "template" / "federation",
             federation="crash",
-            sites=[csv_site(name, tables / f"{name}.csv") for name in ("clinic", "insurer")],
+            sites=[self._site(tables, name) for name in ("clinic", "insurer")],
             limits=OPEN_LIMITS,
             endpoint="localhost:1" if self.model != "peer" or self.learned else None,
             listen="127.0.0.1:0",
@@ -336,6 +368,17 @@ class Federation:
         )
         self.now = dt.datetime.now(dt.UTC).replace(microsecond=0)
         self.imported = folder / "imported.txt"
+
+    def _site(self, tables: Path, name: str) -> Site:
+        """Return a party's tables; people have 0 to 3 rows, and slots for two."""
+        site = csv_site(name, tables / f"{name}.csv")
+        if not self.related:
+            return site
+        table, head, row = ROWS[name]
+        rows = "".join(row(i, k) for i in range(N) for k in range(i % 4))
+        (tables / f"{table}.csv").write_text(head + rows)
+        rule = DatasetRule(path=tables / f"{table}.csv", format="csv", id="id")
+        return dataclasses.replace(site, table=dataclasses.replace(site.table, tables={table: rule}))
 
     def import_ahead(self) -> None:
         """Import here what a life imported only when it needed it: numba and scipy alone take longer than a life does."""

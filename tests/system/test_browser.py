@@ -1,6 +1,6 @@
 """Every page in Debian's Chromium: it renders, says nothing on the console, asks nobody else, and a keyboard is enough.
 
-Screenshots are kept in the folder that VERTICIL_SCREENSHOTS names, else beside the test's other files.
+Screenshots are kept in the folder that VERTICIL_SCREENSHOTS names (`.ci/run`: .ci/screenshots), else beside the test's files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import contextlib
 import dataclasses
 import os
 import queue
+import re
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,18 +20,25 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, Playwright, sync_playwright
 
 from support import PATIENCE_SECONDS
 from support import miner_service as service
-from support.pages import served
+from support.pages import FORM, served
 from support.site_folder import deciding, offer, opened, site_of
+from verticil.analyst.draft import Wording, draft_study
 from verticil.design.pages import design_server
 from verticil.miner.airgap.exchange import Exchange
 from verticil.miner.page.pages import miner_server
 from verticil.miner.page.source import NodeSource
 from verticil.miner.storage.audit import MinerAudit
-from verticil.party.operator.page.pages import site_server
+from verticil.party.operator.page.pages import Officer, site_server
+from verticil.party.policy.decision_store import ApproverKey
+from verticil.party.storage.database import FILE_NAME
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import read_certificates
+from verticil.shared.pages.login import ServerFiles, login_of
 from verticil.shared.pages.server import PageServer
 from verticil.shared.study.document import Study
 from verticil.simulation import simulate
@@ -229,6 +238,89 @@ def test_the_pages_of_a_site_follow_without_reload(page: Page, tmp_path: Path, r
     page.wait_for_selector("#line:visible")  # the server has ended
 
 
+def test_a_form_goes_once_what_its_reader_saw_has_changed(page: Page, tmp_path: Path, release_study: Study) -> None:
+    folder = tmp_path / "site"
+    digest = site_of(folder, release_study).hex()
+    with deciding(folder) as lena, deciding(folder, "noor") as noor:
+        seen = Watched(page, lena.server.url, tmp_path / "shots")
+        page.goto(f"{lena.server.url}study/{digest}/")
+        page.wait_for_timeout(1500)
+        assert noor.decide(digest, "deny", reason="too much")[0] == 303
+        page.wait_for_selector("#changed:visible")
+        assert page.locator("#forms").is_hidden()
+        assert "denied here" in page.inner_text("#live")
+        seen.check("site-changed")
+        page.locator("#changed a").press("Enter")
+        page.wait_for_load_state()
+        assert page.locator("#forms button").count() == 0
+
+
+def test_a_line_that_is_lost_is_told_and_found_again_with_what_changed_meanwhile(
+    page: Page, tmp_path: Path, release_study: Study
+) -> None:
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    with served(site_server(folder / "party.toml", ("127.0.0.1", 0))) as server:
+        page.route("**/events", lambda route: route.abort())
+        page.goto(server.url)
+        page.wait_for_selector("#line:visible")
+        with opened(folder) as site:
+            offer(site, dataclasses.replace(release_study, id="another", title="Came while the line was lost"))
+        page.wait_for_timeout(1500)
+        assert page.locator("text=Came while the line was lost").count() == 0
+        page.unroute("**/events")
+        page.wait_for_selector("#line", state="hidden")
+        page.wait_for_selector("text=Came while the line was lost")
+
+
+ROGUE = """<!DOCTYPE html><title>rogue</title><iframe name=inner src="URLstudy/DIGEST/"></iframe><img src="URL">
+<form id=forged method=post action="URLstudy/DIGEST/approve" target=inner><input name=seen value="SEEN"></form>"""
+
+
+def test_a_rogue_page_in_the_same_browser_decides_and_reads_nothing(
+    page: Page, tmp_path: Path, release_study: Study
+) -> None:
+    """Even one that knows the whole address: it frames the page, sends a form, asks by script, and by a name of its own."""
+    folder = tmp_path / "site"
+    digest = site_of(folder, release_study).hex()
+    with deciding(folder) as visitor:
+        url = visitor.server.url
+        place, seen = f"{url}study/{digest}/approve", visitor.page(f"study/{digest}/").fields["seen"]
+        page.route(
+            "http://rogue.example/**",
+            lambda route: route.fulfill(
+                content_type="text/html", body=ROGUE.replace("URL", url).replace("DIGEST", digest).replace("SEEN", seen)
+            ),
+        )
+        page.goto("http://rogue.example/")
+        page.wait_for_load_state()
+        framed = page.frame(name="inner")
+        assert framed is not None
+        assert "Hearts and incomes" not in framed.content()  # X-Frame-Options: it is an error page of the browser
+        with page.expect_request(place) as sent:
+            page.evaluate("document.getElementById('forged').submit()")
+        answer = sent.value.response()
+        assert answer is None or answer.status == 403
+        asked = "async ([url, body]) => { try { return (await fetch(url, body)).ok } catch { return 'refused' } }"
+        for body in ({}, {"method": "POST", "body": f"seen={seen}", "headers": {"Content-Type": FORM}}):
+            assert page.evaluate(asked, [url if not body else place, body]) == "refused"
+        with opened(folder) as site:
+            assert site.state.study(bytes.fromhex(digest)).n_votes == 0
+
+
+def test_a_name_that_was_pointed_at_this_machine_opens_no_page(
+    playwright: Playwright, tmp_path: Path, release_study: Study
+) -> None:
+    site_of(tmp_path / "site", release_study)
+    arguments = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP rebound.example 127.0.0.1"]
+    browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
+    with contextlib.closing(browser), deciding(tmp_path / "site") as visitor:
+        page = browser.new_page()
+        answer = page.goto(visitor.server.url.replace("127.0.0.1", "rebound.example"))
+        assert answer is not None
+        assert (answer.status, "not known under that name" in page.content()) == (421, True)
+
+
 @contextlib.contextmanager
 def miner_pages(folder: Path, keys: service.Keys) -> Iterator[PageServer]:
     """A miner with a published study and one that waits, in an event loop of its own, which serves its operator's pages."""
@@ -306,6 +398,92 @@ def test_an_analyst_sees_what_follows_from_a_change(page: Page, tmp_path: Path) 
     assert "# as everybody has them" in path.read_text()
 
 
+def test_drafts_findings_and_errors_are_as_readable_as_other_pages(
+    page: Page, tmp_path: Path, release_study: Study
+) -> None:
+    rows = [f"p{i},{20 + i % 60},{'yes' if i % 3 else 'no'}" for i in range(300)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,age,smoker", *rows]) + "\n")
+    weak = STUDY.replace("epsilon = 3.0", "epsilon = 0.1")
+    texts = {
+        "draft": draft_study({"clinic": tmp_path / "t.csv"}, wording=Wording()).text,
+        "weak": weak,
+        "broken": "schema =",
+    }
+    paths = [tmp_path / f"{name}.toml" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text, encoding="utf-8")
+    with served(design_server(paths, ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        seen.check("design-files")
+        for place, (name, words) in enumerate(
+            (("draft", "To review before anybody works"), ("weak", "error, "), ("broken", "not TOML"))
+        ):
+            page.goto(f"{server.url}{place}/")
+            assert words in page.inner_text("body")
+            seen.complaints = [
+                text for text in seen.complaints if "404" not in text
+            ]  # the browser's own word of a refusal
+            seen.check(f"design-{name}")
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    (folder / "state" / FILE_NAME).rename(folder / "state" / "gone")
+    with served(site_server(folder / "party.toml", ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(server.url)
+        assert "STATE_CORRUPT" in page.inner_text("main")
+        seen.complaints.clear()
+        seen.check("site-problem")
+
+
+def drag(page: Page, what: Locator, target: Locator) -> None:
+    """Drag with a mouse that moves as a hand does; `Locator.drag_to` moves once, which begins nothing in a page that scrolls."""
+    what.scroll_into_view_if_needed()
+    begin = what.bounding_box()
+    assert begin is not None
+    page.mouse.move(begin["x"] + 10, begin["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(begin["x"] + 30, begin["y"] + 30, steps=4)
+    target.scroll_into_view_if_needed()
+    end = target.bounding_box()
+    assert end is not None
+    page.mouse.move(end["x"] + 30, end["y"] + 20, steps=4)
+    page.mouse.up()
+
+
+def test_a_column_is_dragged_out_of_a_study_and_moved_back_with_the_keyboard(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY[: STUDY.index("[structure]")] + STUDY[STUDY.index("[release]") :])
+    lists = """() => ["in", "out"].map(list => [...document.querySelectorAll(`[data-list=${list}] legend`)].map(
+        name => name.textContent.trim().split(" ")[0]))"""
+    smoking = "smoking_status_at_the_time_of_admission"
+    with served(design_server([path], ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(f"{server.url}0/")
+        row = page.locator("#plan th", has_text=re.compile("^age$"))
+        row.first.wait_for()
+        assert page.evaluate(lists) == [[smoking, "age", "income"], []]
+        column, name = (
+            page.locator("[data-column]", has_text="age of clinic"),
+            page.locator("[draggable]", has_text="age of"),
+        )
+        drag(page, name, page.locator("[data-list=out]"))
+        row.first.wait_for(state="detached")
+        assert page.evaluate(lists) == [[smoking, "income"], ["age"]]
+        seen.check("design-left-out")
+        column.locator("[data-moves]").focus()
+        page.keyboard.press("Space")
+        row.first.wait_for()
+        assert page.evaluate(lists) == [[smoking, "income", "age"], []]
+        assert page.evaluate("document.activeElement.name") == "in-1"  # a keyboard stays where it is
+        drag(page, name, page.locator("[data-list=out]"))
+        row.first.wait_for(state="detached")
+        page.get_by_role("button", name="Save study.toml").press("Enter")
+        page.wait_for_selector("text=Saved study.toml")
+        assert page.evaluate(lists) == [[smoking, "income"], []]
+    assert [variable["name"] for variable in tomllib.loads(path.read_text())["variable"]] == [smoking, "income"]
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
@@ -355,3 +533,35 @@ def test_the_report_of_a_release_opens_without_a_complaint_and_without_sideways_
         return [part.getBoundingClientRect().top, getComputedStyle(part).breakBefore]; })()""")
     assert first < 1047
     assert after == "page"
+
+
+def test_a_browser_s_certificate_is_the_login(browser: Browser, tmp_path: Path, release_study: Study) -> None:
+    create_authority(tmp_path / "ca", "hospital")
+    for name, role in (("lena", Role.ANALYST), ("page", Role.MINER)):
+        issue(tmp_path / "ca", name, role, tmp_path, hosts=("127.0.0.1",) if name == "page" else ())
+    server_files = ServerFiles(certificate=tmp_path / "page.crt", key=tmp_path / "page.key")
+    login = login_of([read_certificates(tmp_path / "lena.crt")[0]], server_files)
+    folder = tmp_path / "site"
+    site_of(folder, release_study)
+    officer = Officer(name="lena", key=ApproverKey.load(folder / "approvers" / "lena.key"))
+    with served(site_server(folder / "party.toml", ("127.0.0.1", 0), officer=officer, login=login)) as server:
+        shown = {
+            "origin": server.login_url.rstrip("/"),
+            "certPath": tmp_path / "lena.crt",
+            "keyPath": tmp_path / "lena.key",
+        }
+        # the browser's own check of the server is `test_page_login`'s: its list of authorities is Debian's
+        with browser.new_context(client_certificates=[shown], ignore_https_errors=True) as context:
+            page = context.new_page()
+            seen = Watched(page, server.login_url, tmp_path / "shots")
+            page.goto(server.login_url)
+            page.get_by_role("link", name="Hearts and incomes").first.click()
+            page.get_by_role("button", name="Approve").click()
+            page.wait_for_selector("text=Your yes is stored and signed")
+            with opened(folder) as site:
+                offer(site, dataclasses.replace(release_study, id="another", title="Another study"))
+            page.goto(server.login_url)
+            page.wait_for_selector("text=Another study")
+            seen.check("site-certificate")
+        with browser.new_context(ignore_https_errors=True) as context, pytest.raises(Error):
+            context.new_page().goto(server.login_url)

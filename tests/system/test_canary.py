@@ -23,6 +23,9 @@ import pytest
 from google.protobuf.message import Message
 
 from support import PATIENCE_SECONDS
+from support.pages import Address, Visitor, every_page, served
+from verticil.cli.doctor import collect
+from verticil.party.operator.page.pages import Officer, site_server
 from verticil.party.protocol.masked.rounds import SpooledPeople
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.study.reading import read_study
@@ -118,6 +121,18 @@ def test_no_canary_in_traffic_or_release(tmp_path: Path, planted: dict[str, Path
     assert files_with_a_canary(tmp_path / "out") == []
 
 
+def site_pages(party_toml: Path) -> list[str]:
+    """What each page of a site says to somebody who decides there, and what would leave."""
+    officer = Officer(name="officer", key=None)
+    with served(site_server(party_toml, ("127.0.0.1", 0), officer=officer, doctor=collect)) as server:
+        visitor = Visitor(server)
+        studies = {link for link in visitor.page().links if link.startswith("study/")}
+        pages = every_page(visitor, *(f"{study.partition('#')[0]}preview" for study in studies))
+    assert {"ledger", "audit", "health"} <= pages.keys()
+    assert len(pages) >= 7
+    return list(pages.values())
+
+
 def metrics_pages(log: Path) -> list[str]:
     """The page of the daemon that writes to `log`."""
     ports = re.findall(r"metrics on 127\.0\.0\.1, port (\d+)", log.read_text())
@@ -174,12 +189,17 @@ def test_no_canary_on_the_miners_disk_in_any_log_or_metric_with_masked_tables_th
 
 def no_canary_after(nodes: Any) -> None:
     for config in (nodes.made.miner / "miner.toml", *(home / "party.toml" for home in nodes.made.parties.values())):
-        config.write_text(config.read_text() + '\n[metrics]\nlisten = "127.0.0.1:0"\n')
+        config.write_text(config.read_text() + '\n[metrics]\nlisten = "127.0.0.1:0"\n[ui]\nlisten = "127.0.0.1:0"\n')
     nodes.point_to(nodes.start_miner())
     for party in nodes.made.parties:
         nodes.start_party(party)
     nodes.publish(nodes.submit())
     pages = [page for log in nodes.made.root.glob("*.log") for page in metrics_pages(log)]
+    shown = [text for name in nodes.made.parties for text in site_pages(nodes.made.parties[name] / "party.toml")]
+    (address,) = nodes.made.miner.rglob("page.url")
+    shown += every_page(Visitor(Address(address.read_text().strip()))).values()
+    assert sum("published" in page for page in shown) >= 2 * len(nodes.made.parties)
+    assert [page for page in shown if hits(page.encode())] == []
     nodes.stop()
     assert len(pages) == 1 + len(nodes.made.parties)
     assert all("verticil_studies" in page for page in pages)

@@ -51,7 +51,7 @@ def test_feature_11_a_study_that_dies_after_every_kind_of_step_publishes_the_sam
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("disk", ["keeps", "forgets"])
-@pytest.mark.parametrize("kind", ["central", "sub-model", "peer", "peer-learned", "peer-blinded", "masked"])
+@pytest.mark.parametrize("kind", ["central", "sub-model", "peer", "peer-learned", "peer-blinded", "masked", "related"])
 def test_feature_11_before_and_after_and_on_a_disk_that_forgets(kind: str, disk: str, tmp_path: Path) -> None:
     # What a round writes once it does not write again when it dies right after: many of its folders are flushed with other names.
     least = 0.8 if kind == "masked" else 0.9
@@ -60,7 +60,7 @@ def test_feature_11_before_and_after_and_on_a_disk_that_forgets(kind: str, disk:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kind", ["central", "central-blinded", "peer", "peer-blinded", "masked"])
+@pytest.mark.parametrize("kind", ["central", "central-blinded", "peer", "peer-blinded", "masked", "related"])
 def test_what_does_not_fit_into_memory_is_lost_with_the_process_and_made_again(kind: str, tmp_path: Path) -> None:
     """SIGKILL before and after each step with files that have no name: the same release and files, each column paid once."""
     found = run(tmp_path, "--kind", kind, "--spilled")

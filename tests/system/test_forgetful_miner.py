@@ -136,9 +136,7 @@ def test_an_older_copy_of_the_catalogue_is_noticed_by_the_audit_log(tmp_path: Pa
     check_memory(tmp_path)
     catalogue.close()
     shutil.copyfile(tmp_path / "older", tmp_path / "catalogue.sqlite")
-    with pytest.raises(
-        DataFault, match="1 studies with 1 changes, and the audit log says that there were 1 studies with 2"
-    ):
+    with pytest.raises(DataFault, match="1 study with 1 change, and the audit log counts 1 study with 2"):
         check_memory(tmp_path)
     assert audit.verify().n_lines == 1
 

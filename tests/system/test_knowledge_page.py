@@ -74,7 +74,7 @@ def study(folder: Path, names: list[str], *pieces: str, **bins: list[int]) -> St
 
 
 def test_the_rules_of_the_page_are_read(tmp_path: Path) -> None:
-    rules, follows, service, addresses, groups, told = blocks("toml")
+    rules, follows, _, service, addresses, groups, told = blocks("toml")
     known = study(
         tmp_path, [name for name in [*CATEGORIES, *BINS] if name not in {"protocol", "port"}], rules
     ).knowledge
@@ -95,6 +95,37 @@ def test_the_rules_of_the_page_are_read(tmp_path: Path) -> None:
     known = study(tmp_path, ["age"], service, *more, told).knowledge
     assert known is not None
     assert (len(known.flags), len(known.soft)) == (1, 1)
+
+
+VISITS = """
+[[table]]
+name = "visits"
+party = "insurer"
+max_rows = 2
+order = "admitted"
+[[variable]]
+party = "insurer"
+name = "death"
+type = "date"
+bins = [2020-01-01, 2022-01-01, 2024-01-01]
+missing = { category = "alive", spellings = [""] }
+[[variable]]
+party = "insurer"
+table = "visits"
+name = "admitted"
+type = "date"
+bins = [2020-01-01, 2022-01-01, 2024-01-01]
+"""
+OF_A_VISIT = '[[variable]]\nparty = "insurer"\ntable = "visits"\nname = "{}"\ncategories = ["{}", "{}"]\n'
+
+
+def test_the_rules_over_rows_of_the_page_are_read(tmp_path: Path) -> None:
+    columns = [OF_A_VISIT.format("ward", "birth", "other"), OF_A_VISIT.format("outcome", "died", "home")]
+    sex = '[[variable]]\nparty = "insurer"\nname = "sex"\ncategories = ["m", "f"]\n'
+    known = study(tmp_path, ["age"], VISITS, *columns, sex, blocks("toml")[2]).knowledge
+    assert known is not None
+    assert len(known.orders) == 2  # a rule for each slot
+    assert len(known.rules) >= 3
 
 
 def test_the_graph_of_the_page_says_what_a_table_says(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from verticil.attack import attack as attack_module
-from verticil.attack import columns, noise, run
+from verticil.attack import columns, noise, rows, run
 from verticil.attack.attack import Attack, Measured, measure
 from verticil.attack.bounds import epsilon_at_least, log_upper_tail, lower_bound, upper_bound, wilson
 from verticil.attack.events import best_event
@@ -25,7 +25,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.privacy import epsilon
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import plan_events
+from verticil.shared.privacy.events import DiscreteGaussianCounts, plan_events
 from verticil.shared.study.reading import read_study
 
 CASES = [
@@ -135,7 +135,7 @@ def test_the_documented_distribution_of_a_column_has_its_epsilon() -> None:
 
 
 def test_noise_is_claimed_at_its_event_and_on_its_curve() -> None:
-    for mechanism in noise.mechanisms():
+    for mechanism in (*noise.mechanisms(), rows.mechanism()):
         for attack in noise.attacks_on(mechanism):
             own, *curve = attack.claims
             assert own == cost_of(mechanism.event)
@@ -143,6 +143,17 @@ def test_noise_is_claimed_at_its_event_and_on_its_curve() -> None:
             assert len(curve) == len(noise.PARTS)
             assert all(own.delta < claim.delta and 0 < claim.epsilon < own.epsilon for claim in curve)
             assert all(claim.epsilon == mechanism.curve(claim.delta) for claim in curve)
+
+
+def test_a_person_with_all_rows_is_in_every_table_that_is_charged() -> None:
+    """What is claimed for a person is for as many tables as two people, laid in slots, are told apart by."""
+    study = read_study(rows.STUDY)
+    event = rows.mechanism(study).event
+    assert isinstance(event, DiscreteGaussianCounts)
+    assert len(rows.moved_tables(study)) == event.tables == 32
+    without, with_all = (column.tolist() for column in np.stack(list(rows.two_people(study).values())).T)
+    assert with_all[study.schema.index("visits.rows")] == 3
+    assert all(one != other for one, other in zip(without, with_all, strict=True))
 
 
 def test_the_noise_that_is_attacked_is_that_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:

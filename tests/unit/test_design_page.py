@@ -154,10 +154,42 @@ def test_the_plan_is_that_of_check_and_follows_the_form(visitor: Visitor) -> Non
         assert model in page.text
     weaker = visitor.send("0/plan", {**fields, **form_of(STUDY, epsilon="0.2"), "n": "50000"})[1]
     assert "too few" in weaker.text
-    assert "relations drown" in weaker.text
+    assert "Relations that drown" in weaker.text
     wrong = visitor.send("0/plan", {**fields, **form_of(STUDY, bins_0="5, 3"), "n": "50000"})[1]
     assert "STUDY_INVALID" in wrong.text
     assert "expected a whole number" in visitor.send("0/plan", {**fields, **form_of(STUDY), "n": "many"})[1].text
+
+
+def test_texts_of_a_study_stay_texts(tmp_path: Path) -> None:
+    markup = "<script>alert(1)</script> & {{ 7 * 7 }}"
+    text = STUDY.replace('"Hearts"', f"'{markup}'").replace(
+        'categories = ["no", "yes"]', f"categories = ['{markup}', 'yes']"
+    )
+    (tmp_path / "study.toml").write_text(text)
+    with served(design_server([tmp_path / "study.toml"], ("127.0.0.1", 0))) as server:
+        visitor = Visitor(server)
+        pages = [visitor.page(), visitor.page("0/")]
+        pages.append(visitor.send("0/plan", {**pages[1].fields, **form_of(text, bins_0=markup)})[1])
+    assert all(markup in page.text for page in pages[:2])
+    assert "STUDY_INVALID" in pages[2].text
+    assert all("<script>alert" not in page.html and page.handlers == [] for page in pages)
+
+
+@pytest.mark.whole
+def test_three_hundred_columns_have_their_plan(tmp_path: Path) -> None:
+    variable = '[[variable]]\nparty = "clinic"\nname = "c{}"\ncategories = ["a", "b", "c", "d", "e"]\n'
+    text = STUDY.replace(
+        "[randomization_default]", "".join(map(variable.format, range(300))) + "[randomization_default]"
+    )
+    (tmp_path / "study.toml").write_text(text)
+    with served(design_server([tmp_path / "study.toml"], ("127.0.0.1", 0))) as server:
+        visitor = Visitor(server)
+        page = visitor.page("0/")
+        assert page.html.count("data-column") == 303
+        form = {**page.fields, **form_of(text, total="30")}  # more than a thousand fields
+        plan = visitor.send("0/plan", form)[1]
+        assert "What follows" in plan.text
+        assert visitor.send("0/save", form)[0] == 303
 
 
 def test_saving_writes_the_file_whole_and_never_over_what_changed_elsewhere(visitor: Visitor, tmp_path: Path) -> None:

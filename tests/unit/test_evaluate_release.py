@@ -89,7 +89,9 @@ def figures(evaluation: Evaluation) -> dict[str, tuple[float, float, str]]:
     return {item.asked.key: (item.value, item.by_value, item.verdict) for item in evaluation.figures}
 
 
-def test_a_release_is_judged_by_its_codebook_and_the_difference_to_values_is_explained(release: Path) -> None:
+def test_a_release_is_judged_by_its_codebook_and_the_difference_to_values_is_explained(
+    release: Path, study: Study
+) -> None:
     for given in (release, release.parent):
         evaluation = evaluate(people(1), given, only=["distances"])
         for value, by_value, verdict in figures(evaluation).values():
@@ -101,6 +103,10 @@ def test_a_release_is_judged_by_its_codebook_and_the_difference_to_values_is_exp
     assert first.endswith("by value: `other` holds 81% of people")
     assert second.startswith("income: distance 0.0")
     assert second.endswith("by value: values within a bin are spread evenly")
+    linked = dataclasses.replace(study, release=dataclasses.replace(study.release, within_bins="linked"))
+    (release / "study.json").write_bytes(canonical.to_bytes(linked))
+    _, second = evaluate(people(1), release.parent, only=["distances"]).differences["made"]
+    assert second.endswith("by value: values within a bin follow the shares of the bins beside")
     by_values = evaluate(people(1), release / "synthetic.parquet", only=["distances"])
     assert figures(by_values)["distance_2"][2] == "baseline"
     assert all(math.isnan(by_value) for _, by_value, _ in figures(by_values).values())

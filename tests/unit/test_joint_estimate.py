@@ -15,8 +15,9 @@ from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Arrays, ForeignCheckpoint, Work
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
-from verticil.shared.numerics.joint.mixture import SIZES, Fit, Size, fit
+from verticil.shared.numerics.joint.mixture import Fit, fit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.tuning import TUNING, Size
 from verticil.shared.numerics.model.joint import Mixture
 
 STATES = (2, 3, 4)
@@ -98,7 +99,7 @@ def test_randomized_columns_become_one_model() -> None:
         released.append((rng.random(len(column))[:, None] > below).sum(axis=1).astype(np.uint8))
     found = estimate(from_columns(released, units, STATES), seed=3)
     assert found.reached
-    assert found.size == SIZES[0]  # the first that reaches the tables
+    assert found.size == TUNING.sizes[0]  # the first that reaches the tables
     assert found.alpha > 0.9
     assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.03
 
@@ -154,7 +155,7 @@ def test_records_of_a_network_get_the_tables_that_it_lacks() -> None:
     found = estimate(from_columns(columns, units, STATES), seed=3, records=drawn_from(columns))
     assert found.kind == "hybrid"
     assert found.reached
-    assert found.size == SIZES[0]  # with which the weighed records reach them
+    assert found.size == TUNING.sizes[0]  # with which the weighed records reach them
     assert found.alpha == 1
     assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.005
 
@@ -211,10 +212,9 @@ def test_larger_sizes_are_tried_where_the_usual_one_ran_out_of_steps(
 ) -> None:
     """The size with the least estimated error is kept, whichever it is."""
     sizes = tuple(
-        dataclasses.replace(size, fits=2, components=place + 10, steps=steps) for place, size in enumerate(SIZES)
+        dataclasses.replace(size, fits=2, components=place + 10, steps=steps) for place, size in enumerate(TUNING.sizes)
     )
-    monkeypatch.setattr(joint_estimate, "SIZES", sizes)
-    monkeypatch.setattr(joint_estimate, "USUAL", sizes[1])
+    monkeypatch.setattr(joint_estimate, "TUNING", dataclasses.replace(TUNING, sizes=sizes))
     risks: dict[int, float] = {}
 
     def noted(*args: Any, size: Size, **named: Any) -> Fit:
@@ -235,9 +235,8 @@ def test_it_is_said_how_much_nearer_the_tables_themselves_are(monkeypatch: pytes
     """Little noise, and a single step of a small mixture: the model is far off, the tables are not. The estimate of both errors
     has no bias, so their root is near to that of the true squared errors.
     """
-    poor = Size(fits=1, components=2, steps=1)
-    monkeypatch.setattr(joint_estimate, "SIZES", (poor,))
-    monkeypatch.setattr(joint_estimate, "USUAL", poor)
+    poor = Size(fits=1, components=2, rate=0.05, steps=1)
+    monkeypatch.setattr(joint_estimate, "TUNING", dataclasses.replace(TUNING, sizes=(poor, poor)))
     tables = noisy(sigma=10.0)
     found = estimate(tables, seed=3)
     assert not found.reached

@@ -20,8 +20,9 @@ from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.layout import Layout
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.joint.one_way import one_way_shares
-from verticil.shared.numerics.joint.stopping import PENALTY, Discrepancy
-from verticil.shared.numerics.joint.targets import MOVED, targets
+from verticil.shared.numerics.joint.stopping import Discrepancy
+from verticil.shared.numerics.joint.targets import targets
+from verticil.shared.numerics.joint.tuning import TUNING, Size
 from verticil.shared.numerics.model.joint import JointModel
 
 STATES = (2, 3, 4, 2)
@@ -136,16 +137,16 @@ def test_twins_measure_how_far_a_fit_moves_with_its_tables(kind: str, three_way:
         places = tuple(aims.layout.entries[unit] for unit in t.units)
         if len(places) == 2:
             up = np.sign(aims.twin.move[places]).astype(np.float64)
-            shares = t.counts / tables.people + MOVED * up * plain.variance(tables, margins, t) ** 0.5
+            shares = t.counts / tables.people + TUNING.moved * up * plain.variance(tables, margins, t) ** 0.5
         else:
             shares = others[t.units].astype(np.float64)
         away = (shares - t.counts / tables.people) / plain.variance(tables, margins, t) ** 0.5
-        assert np.allclose(np.abs(away), MOVED, rtol=1e-3)
+        assert np.allclose(np.abs(away), TUNING.moved, rtol=1e-3)
         moved.append(dataclasses.replace(t, counts=shares * tables.people))
     df = sum(plain.moved_with(tables, moved, rows[[k, 3 + k]].astype(np.float64), margins) for k in range(2)) / 2
     alone = plain.noise_discrepancy(tables, rows[:3].reshape(9, -1).astype(np.float64), margins)
     assert stop.discrepancy == pytest.approx(alone, rel=1e-4)
-    assert stop.risk == pytest.approx(alone * aims.cells + PENALTY * df / MOVED**2, rel=1e-3)
+    assert stop.risk == pytest.approx(alone * aims.cells + TUNING.penalty * df / TUNING.moved**2, rel=1e-3)
     twin = dataclasses.replace(tables, tables=tuple(moved), n_records=3000)
     for t in twin.tables:
         if len(t.units) == 2:
@@ -191,7 +192,7 @@ def test_a_fit_stops_where_it_is_near_the_truth() -> None:
             [targets(tables, start)],
             start,
             seed=[1],
-            size=mixture.Size(fits=2, components=20),
+            size=Size(fits=2, components=20),
             work=Work(keep_checkpoint=look),
         )
         regrets.append(way[found.steps - 1] / min(way))

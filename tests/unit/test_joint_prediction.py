@@ -19,9 +19,10 @@ from verticil.shared.mechanisms.transition import Transition, identity, quantize
 from verticil.shared.numerics.estimation.estimators import simplex
 from verticil.shared.numerics.joint import prediction as module
 from verticil.shared.numerics.joint.prediction import Prediction, predict, typical_shares
+from verticil.shared.numerics.joint.tuning import TUNING
 from verticil.shared.study.document import Study, TablesRule
+from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.tables import tables_deviation
 
 STATES = (2, 3, 5, 8, 5, 2)
 
@@ -57,7 +58,7 @@ def test_without_noise_the_joint_model_is_near_and_where_all_is_noise_no_nearer_
     assert near.two_way < 0.05 * near.independent
     assert not near.no_nearer
     assert lost.no_nearer
-    assert lost.two_way == pytest.approx(lost.independent, rel=1e-3)
+    assert lost.two_way == pytest.approx(lost.independent, rel=3e-3)
     assert of(None, 50_000, sigma=1.0).independent == pytest.approx(near.independent, rel=0.01)
 
 
@@ -87,8 +88,8 @@ def test_columns_that_are_alike_are_counted_as_if_each_were_looked_at() -> None:
 
 @pytest.mark.parametrize("sigma", [0.0, 40.0])
 def test_margins_miss_what_they_miss_when_people_are_drawn_and_randomized(sigma: float) -> None:
-    """As `start.one_way_shares` estimates them, from d - 1 tables with noise. The formula's 100 draws leave its figures standard
-    errors of 10 % at most, so at 35 % one of the eight is rejected less than once in 200 (fixed seeds)."""
+    """As `one_way.one_way_shares` estimates them, with the noise that is left of d - 1 tables. The formula's 100 draws leave its
+    figures standard errors of 10 % at most, so at 35 % one of the eight is rejected less than once in 200 (fixed seeds)."""
     k, n, d = 4, 3000, 5
     channel = quantize(symmetric(k, epsilon=1.5))
     shares, generator = typical_shares(k), np.random.default_rng(5)
@@ -97,13 +98,16 @@ def test_margins_miss_what_they_miss_when_people_are_drawn_and_randomized(sigma:
         people = generator.multinomial(n, shares)
         rows = zip(people, channel.probabilities, strict=True)
         released = np.sum([generator.multinomial(count, row / row.sum()) for count, row in rows], axis=0)
-        estimate = (released + generator.normal(0, sigma * math.sqrt(k / (d - 1)), k)) @ channel.inverse
+        estimate = (
+            released + generator.normal(0, sigma * math.sqrt(k / (d - 1) / TUNING.positive_cells), k)
+        ) @ channel.inverse
         missed.append(np.abs(simplex(estimate / estimate.sum()) - people / n))
-    (column,) = module._columns([channel] * d, n, sigma)
+    (column,) = module._columns([channel] * d, n, sigma, math.inf)
     chances, inverse = channel.probabilities, channel.inverse
     given = chances @ inverse**2 - (chances @ inverse) ** 2  # variance of a record's weights, given its category
     np.testing.assert_allclose(column.scatter, shares @ given, rtol=1e-9)
-    np.testing.assert_allclose(np.sqrt(column.missed), np.mean(missed, axis=0) / math.sqrt(2 / math.pi), rtol=0.35)
+    wanted = np.mean(missed, axis=0) / math.sqrt(2 / math.pi)
+    np.testing.assert_allclose(np.sqrt(column.missed), wanted, rtol=0.35)
 
 
 def test_released_sets_are_taken_by_their_own_variance() -> None:
@@ -168,9 +172,25 @@ def test_study_check_says_it_with_the_people_that_are_expected(
 def test_a_study_that_cannot_have_a_joint_model_gets_no_figure(release_study: Study) -> None:
     noisy = dataclasses.replace(release_study, tables=TablesRule(epsilon=1.0, delta=1e-9))
     found = predict_study(noisy, 5000)
-    assert found == predict([unit.transition for unit in noisy.units], 5000, sigma=tables_deviation(noisy))
+    assert found == predict([unit.transition for unit in noisy.units], 5000, sigma=table_deviations(noisy)[0])
     assert found is not None
     assert found.two_way > (predict_study(release_study, 5000) or found).two_way
     apart = dataclasses.replace(release_study.structure, forbidden=(("age", "sex"),))
     assert predict_study(dataclasses.replace(noisy, structure=apart), 5000) is None
     assert predict_study(dataclasses.replace(release_study, model="peer"), 5000) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "n"),
+    [
+        ((5, 20, 2, 7, 5, 8, 7, 8, 3, 3, 5, 21, 20, 13, 21, 11, 21, 7, 3, 3, 2, 2, 20, 20), 7_634),  # ma2019
+        ((20, 4, 4, 20, 2, 2, 4, 4, 2, 3), 1_473),  # cmc
+    ],
+)
+def test_people_randomized_with_epsilon_1_are_said_to_be_no_nearer_before(states: tuple[int, ...], n: int) -> None:
+    """Records of both were .98 and .99 of the distance of independent columns."""
+    lost, well = predict(channels(1.0, states), n), predict(channels(3.0, states), n)
+    assert lost is not None
+    assert well is not None
+    assert lost.no_nearer
+    assert not well.no_nearer

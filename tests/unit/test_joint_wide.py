@@ -18,9 +18,9 @@ from verticil.shared.numerics.joint import estimate
 from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.count import from_columns
-from verticil.shared.numerics.joint.mixture import SIZES
 from verticil.shared.numerics.joint.noise import noised
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.tuning import TUNING
 from verticil.shared.numerics.model.joint import JointModel, Mixture
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.formats import joint as published
@@ -71,8 +71,8 @@ def test_fewer_records_than_cells_are_not_weighed(monkeypatch: pytest.MonkeyPatc
         sum(table.counts.size for table in tables.tables) == len(PAIRS) * K * K > atoms.n_atoms(tables.n_states) == 500
     )
     mixture = estimate.estimate(tables, seed=1, records=_of_no_use)
-    assert mixture.size in {SIZES[0], dataclasses.replace(SIZES[2], fits=2, components=200, steps=600)}
-    assert mixture.size != SIZES[0] or mixture.reached
+    assert mixture.size in {TUNING.sizes[0], dataclasses.replace(TUNING.sizes[2], fits=2, components=200, steps=600)}
+    assert mixture.size != TUNING.sizes[0] or mixture.reached
     monkeypatch.setattr(NoisyTables, "n_cells", 500)
     weighted = estimate.estimate(tables, seed=1, records=_of_no_use)
     assert (mixture.kind, weighted.kind) == ("mixture", "hybrid")
@@ -84,17 +84,19 @@ def test_no_more_components_are_fitted_than_can_be_published() -> None:
     """400: two fits of 200, of the eight and four that would be fitted otherwise."""
     sizes = {
         estimate._Estimate(_tables(), 1, None, allowed=None, zeros=None, work=Work())._can_publish(size)
-        for size in SIZES
+        for size in TUNING.sizes
     }
     assert {(size.fits, size.components) for size in sizes} == {(8, 25), (8, 50), (2, 200)}
 
 
 def test_with_noise_no_larger_sizes_are_tried_of_wide_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """A larger one would be farther in triples."""
-    monkeypatch.setattr(estimate, "SIZES", tuple(dataclasses.replace(size, fits=1, steps=2) for size in SIZES))
+    sizes = tuple(dataclasses.replace(size, fits=1, steps=2) for size in TUNING.sizes)
+    tuning = dataclasses.replace(TUNING, sizes=sizes)
+    monkeypatch.setattr(estimate, "TUNING", tuning)
     tables = noised(_tables(), 20.0, bytes(32))
     assert estimate.estimate(tables, seed=1).size.components == 200
-    monkeypatch.setattr(estimate, "_LARGE", D * K - 1)
+    monkeypatch.setattr(estimate, "TUNING", dataclasses.replace(tuning, large=D * K - 1))
     assert estimate.estimate(tables, seed=1).size.components <= 50
 
 
@@ -108,7 +110,7 @@ def test_replicates_of_wide_tables_and_larger_sizes_stop_where_the_estimate_did(
     def again(steps: int, components: int) -> float:
         found = estimate.JointEstimate(
             model=product, kind="mixture", steps=steps, discrepancy=1.0, reached=True, alpha=1.0, guarded=True, start=(),
-            size=dataclasses.replace(SIZES[0], components=components, steps=40),
+            size=dataclasses.replace(TUNING.sizes[0], components=components, steps=40),
         )  # fmt: skip
         made = estimate.refitted(tables, found, seed=2, fits=1)
         assert len(made.weights) == components
@@ -116,7 +118,7 @@ def test_replicates_of_wide_tables_and_larger_sizes_stop_where_the_estimate_did(
 
     assert again(2, 10) == again(30, 10)
     assert again(30, 60) < 0.9 * again(2, 60)
-    monkeypatch.setattr(estimate, "_LARGE", 0)
+    monkeypatch.setattr(estimate, "TUNING", dataclasses.replace(TUNING, large=0))
     assert again(30, 10) < 0.9 * again(2, 10)
 
 

@@ -105,7 +105,7 @@ def test_feature_39_a_pending_study_is_said_in_the_words_of_show(
     overview, page = visitor.page(), visitor.page(f"study/{digest.hex()}/")
     assert "Hearts and incomes" in overview.text
     assert "ε 4.02 for each person" in overview.text  # 2 + ln 7.5, rounded up
-    assert "0 of 1 approvals given" in overview.text
+    assert "Approvals given: 0 of 1" in overview.text
     text = page.text.replace("\N{NO-BREAK SPACE}", " ").lower()
     for column in facts.columns:
         assert len(column.words) >= 1

@@ -51,13 +51,13 @@ def test_a_column_drowns_where_its_interval_is_wider_than_an_average_category(n:
 
 def test_shares_that_drown_are_an_error_that_says_how_many_columns_would_work() -> None:
     study = owners(*[12] * 24)
-    plan = plan_of(study, n=4000)
+    plan = plan_of(study, n=1500)
     (error,) = plan.errors
     assert error.code == "columns-drown"
     n_columns = int(error.hint.split()[0])
     assert 2 <= n_columns < 24
-    assert plan_of(owners(*[12] * n_columns), n=4000).ok
-    assert not plan_of(owners(*[12] * (n_columns + 1)), n=4000).ok
+    assert plan_of(owners(*[12] * n_columns), n=1500).ok
+    assert not plan_of(owners(*[12] * (n_columns + 1)), n=1500).ok
     many = plan_of(study, n=100_000)
     assert drowned_shares(many.study, many.n, many.rows[1].prediction) is None
     few = plan_of(study, n=500)

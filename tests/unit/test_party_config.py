@@ -171,13 +171,18 @@ def test_a_place_is_read_and_written(write, tmp_path, place, expected):
 
 def test_the_example_on_the_page_of_tables_is_read(write, tmp_path):
     page = Path(__file__).parents[2] / "deploy" / "docs" / "operator" / "tables.md"
-    (block,) = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    block, several_rows = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     place = block.removeprefix("[dataset.people]\n").replace('id = "nhs_no"\n', "")
     rule = load_party(write(EXAMPLE.replace(FILE, place))).datasets["people"]
     assert (rule.format, rule.table, rule.query) == ("server", "research.people", "")
     assert rule.server is not None
     assert rule.server.url.startswith("postgresql://reader@db.example.org/clinic?sslmode=verify-full")
     assert rule.server.password_file == tmp_path / "secrets" / "database.password"
+    place, rest = several_rows.removeprefix("[dataset.people]\n").replace('id = "id"\n', "", 1).split("\n\n", 1)
+    text = EXAMPLE.replace(FILE, f"{place}\n")
+    datasets = load_party(write(f"{text}\n{rest}")).datasets
+    assert datasets["people"].columns["n_visits"].source == "count of visits where ward = 'surgery' and days >= 2"
+    assert (datasets["stays"].one_row, datasets["stays"].order) == ("last", ("admitted", "stay_no"))
 
 
 def _resolved(server):

@@ -72,7 +72,8 @@ def test_an_id_that_repeats_is_answered_with_both_ways(folder: Path) -> None:
     with pytest.raises(DataFault, match=r"repeats in .* rows") as caught:
         draft_study({"clinic": folder / "visits.csv"}, wording=Wording(id_column="pid"))
     assert "PARTY.TABLE=ROWS" in caught.value.hint
-    assert "a count, a first or a last value" in caught.value.hint
+    assert 'one_row = "first"' in caught.value.hint
+    assert 'summary = "count"' in caught.value.hint
 
 
 def test_rows_without_the_persons_id_are_refused(folder: Path) -> None:

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from support.related import STUDY
-from verticil.party.dataset.related_rows import counts_of, people_by_id, read_rows
+from verticil.party.dataset import related_rows
+from verticil.party.dataset.related_rows import counts_of, people_by_id, people_by_tag, read_rows
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.related.laying import Laid
@@ -98,3 +99,39 @@ def test_a_row_whose_day_is_declared_missing_has_that_category_as_its_gap(tmp_pa
     assert labels(found, of, 0) == ["[2020-01-01,2020-07-01)", "B", "unknown", "A", "unknown", "no row"]
     assert not found.undeclared["visits[2].admitted.gap"].any()
     assert found.n_unordered == 1
+
+
+@pytest.mark.parametrize("keep", ["first", "last", "random"])
+def test_rows_that_do_not_fit_into_memory_are_laid_as_those_that_do(
+    keep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nine hundred rows of forty people, one of them with every second row, sorted by sixteen at a time."""
+    draw = np.random.default_rng(1)
+    whose = np.where(draw.random(900) < 0.5, 7, draw.integers(0, 45, 900))
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 300, 900), unit="D")
+    rows = [
+        (f"p{person}", day if n % 50 else "", "ABCx"[n % 4])
+        for n, (person, day) in enumerate(zip(whose, days.strftime("%Y-%m-%d"), strict=True))
+    ]
+    of, ids = study(keep=keep), [f"p{n}" for n in range(40)]
+    whole = read(tmp_path, rows, ids, of)
+    monkeypatch.setattr(related_rows, "MEMORY_ROWS", 16)
+    in_parts = read(tmp_path, rows, ids, of)
+    for name, codes in whole.codes.items():
+        assert np.array_equal(codes, in_parts.codes[name]), name
+    for name, is_open in whole.undeclared.items():
+        assert np.array_equal(is_open, in_parts.undeclared[name]), name
+    for name in ("n_rows", "n_beyond", "n_people_beyond", "n_unknown", "n_without", "n_unordered"):
+        assert getattr(whole, name) == getattr(in_parts, name)
+    assert whole.n_people_beyond > 10
+    assert whole.n_unknown > 10
+    assert whole.n_unordered == 18
+
+
+def test_people_are_found_by_their_tags_whatever_the_bytes_are() -> None:
+    """Also by a tag that ends in zeros, and nobody by the tag of an empty id."""
+    tags = np.array([[5, 0, 0], [0, 0, 7], [5, 0, 1]], np.uint8)
+    by_text = {"a": tags[0], "b": tags[1], "c": tags[2], "": np.zeros(3, np.uint8), "x": np.array([5, 1, 0], np.uint8)}
+    people = people_by_tag(tags, lambda texts: np.array([by_text[text] for text in texts], np.uint8).reshape(-1, 3))
+    assert people.find(["c", "", "a", "x", "b"]).tolist() == [2, -1, 0, -1, 1]
+    assert people.find([]).tolist() == []

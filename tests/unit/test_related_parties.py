@@ -214,3 +214,58 @@ def test_the_plan_says_what_slots_cost_and_when_model_two_is_hopeless() -> None:
     assert (
         f"of {pairs} pairs of columns {pairs - 4 - 12} are measured" in size
     )  # slots 1 and 3, and 6 x 2 of both tables
+
+
+def test_a_sites_people_hear_of_rows_that_are_not_used(node: Path, data: dict[str, pd.DataFrame]) -> None:
+    """`party check` counts rows beyond the slots, rows of unknown people and people without rows; no value is in its words."""
+    from verticil.party.operator.check import check
+
+    config = load_party(node)
+    found = check(config, study("central"))
+    words = [item.message for item in found.warnings if item.code == "DATA_ROWS_UNUSED"]
+    visits, people = data["clinic.visits"], set(data["clinic"]["pid"])
+    rows = visits[visits["pid"].isin(people)].groupby("pid").size()
+    beyond = rows[rows > 3]
+    assert f"{int((beyond - 3).sum()):,} rows of {len(beyond):,} people are beyond max_rows = 3" in " ".join(words)
+    assert f"{len(people) - len(rows):,} of {len(people):,} people have no row" in " ".join(words)
+    assert not any(text in word for word in words for text in ("p1", "2020", "2021"))
+    assert not any(item.code == "DATA_ROWS_UNUSED" for item in check(config, study("central"), counts=False).warnings)
+
+
+def test_a_related_table_that_cannot_be_read_is_told_by_check_and_doctor(node: Path) -> None:
+    from verticil.cli.doctor_checks import _tables
+    from verticil.party.operator.check import check
+
+    config = load_party(node)
+    assert [finding.check for finding in _tables(config)] == ["data set 'people'", "data set 'people', table 'visits'"]
+    rule = config.datasets["people"]
+    gone = dataclasses.replace(rule.tables["visits"], path=node.parent / "gone.csv")
+    other = dataclasses.replace(rule.tables["visits"], id="other")
+    for table, words in ((gone, "gone.csv: no such file"), (other, "no column 'other'")):
+        datasets = {"people": dataclasses.replace(rule, tables={"visits": table})}
+        broken = dataclasses.replace(config, datasets=datasets)
+        assert any(words in finding.detail for finding in _tables(broken)), words
+        assert any(words in fault.message for fault in check(broken, study("central")).faults), words
+
+
+def test_the_plan_says_how_far_what_comes_next_will_be_off() -> None:
+    """Four times the people, or the rows, and less noise: less error. The bench holds the numbers against measured ones."""
+    from verticil.analyst.lint import lint
+    from verticil.analyst.related import row_errors
+
+    masked = study("masked", TABLES)
+    visits, claims = masked.related
+    few, many = row_errors(masked, visits, 1_500, 1.0), row_errors(masked, visits, 6_000, 1.0)
+    assert few.gaps is not None
+    assert many.gaps is not None
+    for one, other in ((few.transitions, many.transitions), (few.gaps, many.gaps)):
+        assert (
+            one / 4 <= other <= one / 2
+        )  # noise on tables falls with n, the scatter of randomized columns with its root
+    assert row_errors(masked, visits, 1_500, 2.0).transitions < few.transitions
+    assert row_errors(masked, claims, 1_500, 1.0).gaps is None
+    assert masked.tables is not None
+    tighter = dataclasses.replace(masked, tables=dataclasses.replace(masked.tables, epsilon=masked.tables.epsilon / 4))
+    assert row_errors(tighter, visits, 6_000, 1.0).transitions > 1.2 * many.transitions
+    words = [item.message for item in lint(masked, n=N) if item.code == "rows-error" and "visits" in item.where]
+    assert re.search(r"if people have 1 / 2 rows in the mean, .* off by about [0-9.]+, [0-9.]+ points", words[0])

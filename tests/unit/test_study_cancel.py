@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from verticil.analyst.federation import require_withdrawn
 from verticil.shared.core.errors import Misuse
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, require_withdrawn
 
 
 @pytest.mark.parametrize("state", State)

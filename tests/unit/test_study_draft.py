@@ -23,7 +23,7 @@ from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.mechanisms import privacy
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
-from verticil.shared.study.reading import read_study
+from verticil.shared.study.reading import read_study, read_study_text
 from verticil.tables.ranges import FEWEST_ROWS
 from verticil.tables.texts import texts_of
 
@@ -416,3 +416,17 @@ def test_a_table_whose_texts_would_fill_the_memory_is_refused(tmp_path: Path, mo
     with pytest.raises(DataFault, match="distinct texts have more than 17 MiB together") as caught:
         texts_of("owner", path)
     assert caught.value.code == "DATA_UNREADABLE"
+
+
+def test_a_draft_of_one_table_names_its_pairs_and_one_of_several_or_of_too_many_cells_does_not(tmp_path: Path) -> None:
+    draw = np.random.default_rng(8)
+    columns = {name: draw.choice(list("abc"), 400) for name in ("one", "two", "three")}
+    pd.DataFrame({"id": range(400), **columns}).to_csv(tmp_path / "a.csv", index=False)
+    pd.DataFrame({"id": range(400), "four": draw.choice(list("xy"), 400)}).to_csv(tmp_path / "b.csv", index=False)
+    alone = read_study_text(draft({"a": tmp_path / "a.csv"}), tmp_path, by_owner=True)
+    assert alone.release.pairs == (("one", "two"), ("one", "three"), ("two", "three"))
+    assert read_study_text(draft({"a": tmp_path / "a.csv", "b": tmp_path / "b.csv"}), tmp_path).release.pairs == ()
+    many = {f"c{place}": [f"code {code}" for code in draw.integers(100, 190, 2_000)] for place in range(9)}
+    pd.DataFrame(many).to_csv(tmp_path / "many.csv", index=False)
+    text = draft({"a": tmp_path / "many.csv"})
+    assert "# pairs = " in text

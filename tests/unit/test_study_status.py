@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from verticil.cli import study_status
+from verticil.miner.storage.worth import published_worth
 from verticil.shared.documents.view_models import jsonable
+from verticil.shared.numerics.joint.worth import Worth
 from verticil.shared.pages.study_status import changes, summary_payload, why
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, control_pb2
@@ -143,3 +146,27 @@ def test_feature_22_json_says_the_same() -> None:
     (city,) = shown["parties"]
     assert (city["waiting_for"], city["why"], city["lease_age_seconds"]) == ("columns", "waiting for its columns", 3)
     assert city["failure"] is None
+
+
+def test_a_published_study_ends_in_the_sentence_of_its_release(capsys: pytest.CaptureFixture[str]) -> None:
+    published = study(party(), state=State.PUBLISHED)
+    assert "worth" not in summary_payload(published)
+    published.worth.CopyFrom(control_pb2.Worth(two_way=0.02, independent=0.05, one_way=0.004, drowned=["ward"]))
+    study_status.print_summary(published)
+    assert "nearer to the people than independent columns by 60 %" in " ".join(capsys.readouterr().out.split())
+    payload = json.loads(json.dumps(jsonable(summary_payload(published))))
+    assert (payload["worth"]["useless"], payload["worth"]["drowned"]) == (False, ["ward"])
+
+
+@pytest.mark.parametrize("document", ["{}", "[]", '{"worth": {"two_way": 1}}'])
+def test_a_release_that_says_nothing_of_its_worth_has_none(tmp_path: Path, document: str) -> None:
+    assert published_worth(tmp_path) is None
+    (tmp_path / "of").mkdir()
+    (tmp_path / "of" / "model.json").write_text(document)
+    assert published_worth(tmp_path / "of") is None
+
+
+def test_a_release_has_the_worth_that_its_model_says(tmp_path: Path) -> None:
+    worth = Worth(two_way=0.02, independent=0.05, one_way=0.004, drowned=("ward",))
+    (tmp_path / "model.json").write_text(json.dumps({"worth": worth.document()}))
+    assert published_worth(tmp_path) == worth

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from verticil.analyst.draft import Wording, draft
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.documents.written_values.dates import DAY
+from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.reading import read_study_text
 from verticil.tables.columns import ColumnProfile
 from verticil.tables.profile import profile_table
@@ -194,3 +197,18 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path, first: int, word: s
 def test_two_names_that_differ_in_blanks_give_no_two_variables(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age, age\n" + "1,2\n3,4\n" * 20, encoding="utf-8")
     assert [bool(column.left_out) for column in profile_table("owner", tmp_path / "t.csv").columns] == [False, True]
+
+
+def test_more_categories_than_a_study_can_have_are_refused_with_what_to_do() -> None:
+    labels = [f"c{place}" for place in range(65_537)]
+    table = {"party": "a", "name": "code", "categories": labels}
+    with pytest.raises(Misuse, match="65537 categories, expected 2 to 65536") as caught:
+        variable_from(Table(table, source="study.toml"))
+    assert "group_by" in str(caught.value.hint)
+    assert variable_from(Table({**table, "categories": labels[:-1]}, source="study.toml")).n_states == 65_536
+
+
+def test_a_table_with_65_537_texts_has_no_category_for_each_and_says_how_to_group_them(tmp_path: Path) -> None:
+    column, words = profile_of(tmp_path, [f"c{place:05d}" for place in range(65_537)] * 2)
+    assert column.left_out
+    assert "group_by" in words

@@ -30,7 +30,8 @@ from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.storage import durable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
-from verticil.shared.study.tables import tables_deviation, tables_of, tables_sigma
+from verticil.shared.study.protocols import table_deviations
+from verticil.shared.study.tables import tables_of, tables_sigma
 
 RULE = TablesRule(epsilon=1.0, delta=1e-9, three_way=(("west_a", "north_a", "south_a"),))
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
@@ -97,7 +98,7 @@ def test_what_is_counted_is_what_the_study_names_and_the_noise_is_the_discrete_g
     tables = read(drawn(tmp_path / "study", study, seed=seed), study)
     assert tables.n_records == N_COMMON
     assert tables.relation == "replace"
-    assert {table.sigma for table in tables.tables} == {tables_deviation(study)}
+    assert {table.sigma for table in tables.tables} == set(table_deviations(study))
     added = np.concatenate([(a.counts - b.counts).ravel() for a, b in zip(tables.tables, exact.tables, strict=True)])
     np.testing.assert_array_equal(added, np.rint(added))
     sigma, cells = tables_sigma(study), len(added)

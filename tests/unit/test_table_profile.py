@@ -94,6 +94,11 @@ def test_that_days_or_months_could_come_first_is_said() -> None:
         (["\u221212", "5"], ",", "1234.5", False),
         (["< 0,6", "1,2"], ";", "1234,5", False),
         (["1.5", "2"], ",", "plain", False),
+        (["\u00a34.8k", "\u00a3950", "\u00a31.2M"], ",", "\u00a31234.5(k)", True),
+        (["4,8 Mio. \u20ac", "950 \u20ac", "1,2 Mrd. \u20ac"], ";", "1234,5(k) \u20ac", True),
+        (["4.8k", "950", "12k"], ",", "1234.5(k)", True),
+        (["180 m", "12 m"], ",", "1234.5 m", False),
+        (["EUR 4.8", "EUR 3"], ",", "EUR1234.5", False),
     ],
 )
 def test_how_numbers_are_written_is_guessed(texts: list[str], delimiter: str, written: str, is_in_doubt: bool) -> None:

@@ -1,4 +1,4 @@
-"""Tuned numbers of learning and of posteriors stand in one place for each package, and say who chose them.
+"""Tuned numbers of learning, posteriors and the joint model stand in one place for each package, and say who chose them.
 
 Not looked at: numbers inside functions.
 """
@@ -14,14 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LEARNING = ROOT / "miner/verticil/miner/learning"
 POSTERIOR = ROOT / "shared/verticil/shared/numerics/posterior"
-PACKAGES = (LEARNING, LEARNING / "posterior", LEARNING / "scoring", LEARNING / "search", POSTERIOR)
+JOINT = ROOT / "shared/verticil/shared/numerics/joint"
+PACKAGES = (LEARNING, LEARNING / "posterior", LEARNING / "scoring", LEARNING / "search", POSTERIOR, JOINT)
 
 NOT_TUNED = {
     # Constants of a generator of random numbers (SplitMix64), of a search for the highest bit, and of words of 64 bits.
-    "learning/search/compiled/genetic.py": {
+    "learning/search/compiled/genetic_kernels.py": {
         "_GOLDEN", "_MIX_1", "_MIX_2", "_S30", "_S27", "_S31", "_S32", "_S11", "_UNIT",
     },
-    "learning/search/compiled/orders.py": {"COUNT", "SLOTS", "ROOM", "STATES", "_S54"},
+    "learning/search/compiled/order_kernels.py": {"COUNT", "SLOTS", "ROOM", "STATES", "_S54"},
     "learning/search/draws.py": {"_MASK"},
     "learning/scoring/kernels.py": {"_S16", "_S32", "_S48", "_LOW"},
     "posterior/kernels.py": {
@@ -40,6 +41,20 @@ NOT_TUNED = {
     "posterior/statistics.py": {"_NORMAL_95"},
     "posterior/annealing.py": {"_TINY", "_FAINT"},
     "learning/compiling.py": {"_STATES"},
+    # Limits of memory, of what can be published, of warnings and screens; Adam's own numbers; quadrature; a digest's bytes.
+    "joint/checkpoints.py": {"identity"},
+    "joint/count.py": {"_COUNTING", "_BLOCK"},
+    "joint/estimate.py": {"_COMPONENT_CELLS"},
+    "joint/mixture.py": {"_BETAS", "_TINY", "_LEAST", "_BLOCK"},
+    "joint/prediction.py": {"_HARDLY_NEARER", "_DRAWS", "_LEAST", "_MEAN_ABSOLUTE", "_NODES", "_NODE_WEIGHTS"},
+    "joint/replicates.py": {"MOST"},
+    "joint/stopping.py": {"_ROUNDING"},
+    "joint/weighted_records.py": {"ATOMS", "CELLS", "OVERHEAD", "_TIMES", "_FEW", "_BOUND", "_EMPTY"},
+    "joint/worth.py": {"NO_NEARER", "_SHOWN"},
+    # Two resolutions, smooth steps and classes have a number or two each, beside what it means.
+    "joint/classes.py": {"_LEAST"},
+    "joint/coarse.py": {"SHARE"},
+    "joint/smooth_steps.py": {"RATE", "_LEAST"},
 }  # fmt: skip
 
 
@@ -65,7 +80,7 @@ def numbers(source: str) -> dict[str, int]:
 def sources() -> dict[str, Path]:
     """Return the modules that are looked at, by their paths from the room on."""
     found = {}
-    for top in (LEARNING, POSTERIOR):
+    for top in (LEARNING, POSTERIOR, JOINT):
         for path in sorted(top.rglob("*.py")):
             if path.name != "tuning.py":
                 found[path.relative_to(top.parent).as_posix()] = path
@@ -136,3 +151,7 @@ def test_no_tuned_number_is_left_that_nothing_reads(package: Path) -> None:
         if isinstance(node, ast.Attribute)
     }
     assert sorted(fields(package / "tuning.py").keys() - read) == []
+
+
+def test_the_joint_model_has_at_most_25_tuned_numbers() -> None:
+    assert len(fields(JOINT / "tuning.py")) <= 25

@@ -51,6 +51,12 @@ FORMATS = (
         ("1234.5", "90+", 90.0),
         ("1,234.5", "5,82,271", 582271.0),
         ("plain", "\u221212", None),
+        ("\u00a31234.5(k)", "-\u00a34.8k", -4800.0),
+        ("1234,5(k) \u20ac", "1,1 Mrd. \u20ac", 1.1e9),
+        ("1234.5(k)", "950", 950.0),
+        ("1234.5(k)", "4.8q", None),
+        ("1234.5", "4.8k", None),
+        ("1234.5 k", "4.8 k", 4.8),
     ],
 )
 def test_a_style_reads_what_it_shows_and_nothing_else(style: str, text: str, number: float | None) -> None:

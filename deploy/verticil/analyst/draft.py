@@ -26,14 +26,15 @@ from typing import Final
 
 import numpy as np
 
+from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
 from verticil.shared.study.typed_variables import PRIVATE
-from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE
+from verticil.shared.study.vocabulary import MAX_VARIABLES, PLACEHOLDERS, PUBLIC, TABLE
 from verticil.tables.columns import Choice, ColumnProfile, TableProfile
-from verticil.tables.profile import ID_NAMES, profile_table
+from verticil.tables.profile import ID_NAMES, ONE_ROW, profile_table
 from verticil.tables.ranges import FEWEST_ROWS, means, rounded_bounds
 from verticil.tables.texts import TextColumn
 from verticil.tables.words import column_reasons, has_own_end, value_text
@@ -43,6 +44,7 @@ _UNREVIEWED: Final = "reviewed = false                         # review: true, w
 REVIEW: Final = "# review: categories must be public knowledge"
 _MEANS: Final = "# review: of the numbers in each bin, which tells something about these rows; left out: spread evenly"
 _BOUNDS: Final = "# review: the lowest and the highest value that can be, by public knowledge"
+_ENDINGS: Final = "  # review: the digits that most numbers end in, and the share of each"
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
@@ -50,6 +52,8 @@ _FEW: Final = 20  # the mean of a bin with fewer rows is not told
 _WHOLE: Final = 0.95
 """Of the people with rows, so many have a slot for each; a draft has `_MOST_SLOTS` at most."""
 _MOST_SLOTS: Final = 8
+_FOR_REGRESSIONS: Final = "tables that the release publishes, at no cost: `release regress` and `tabulate` need them"
+_MOST_CELLS: Final = 50_000  # of all pairs of columns
 _PER_VALUE: Final = 3  # rows; with fewer for each value, that one column is a function of another says nothing
 
 
@@ -179,7 +183,7 @@ def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wor
     beyond = sum(count > most for count in per_person)
     notes = [
         f"{path.name}: '{id_column}' repeats in {len(ids.index) - len(ids.texts):,} of {len(ids.index):,} rows: its rows are the "
-        f"related table '{own_name}', {most} slots a person; {beyond:,} of {len(per_person):,} people have more"
+        f"related table '{own_name}', {most} slots a person; {beyond:,} of {len(per_person):,} people have more. Else {ONE_ROW}"
     ]
     notes += [f"{_quote(item.name)} of {name} is left out: {item.left_out}" for item in own if item.left_out]
     keys = [
@@ -211,6 +215,7 @@ def _write(
     for party, table in read.items():
         notes = list(table.notes)
         own = [item for item in table.columns if item.source != id_column]
+        drafted = dict[str, ColumnProfile]()
         blocks_of_party, variables = list[str](), list[ColumnProfile]()
         names = {item.source: f"{party} {item.name}" if name_counts[item.name] > 1 else item.name for item in own}
         for item in own:
@@ -223,6 +228,7 @@ def _write(
             lines = [] if item.left_out else _variable(item, names[item.source], party, wording, alone=len(read) == 1)
             blocks_of_party.append("\n".join([*lines, *map(NOTE.__add__, column_notes)]))
             variables += [item] * bool(lines)
+            drafted |= {names[item.source]: item} if lines else {}
         if not variables:
             raise DataFault(
                 "DATA_EMPTY",
@@ -253,6 +259,7 @@ def _write(
         _head(tables, today, n_rows, wording, settings)
         + "\n\n".join(blocks)
         + _tail(sum(block.startswith("[[variable]]") for block in blocks), most)
+        + _pairs(drafted if len(read) == 1 and not related else {})
     )
     return Draft(text=text, notes=tuple(all_notes))
 
@@ -312,6 +319,26 @@ seed = 1
 synthetic_records = "common"
 seed = 1
 """
+
+
+def _pairs(drafted: Mapping[str, ColumnProfile]) -> str:
+    """Return the pairs of columns whose tables an owner's release publishes, so that regressions can be asked of it.
+
+    All or none: so many cells make a large release.
+    """
+    sizes = {
+        name: len(item.categories) + len(item.points) + max(len(item.bins) - 1, 0) for name, item in drafted.items()
+    }
+    pairs = list(itertools.combinations(sizes, 2))
+    if not pairs:
+        return ""
+    if len(pairs) > MAX_VARIABLES or sum(sizes[one] * sizes[other] for one, other in pairs) > _MOST_CELLS:
+        return f'# pairs = [["one", "other"]]  # {_FOR_REGRESSIONS}\n'
+    lines = [
+        f"    {', '.join(f'[{_quote(one)}, {_quote(other)}]' for one, other in own)},"
+        for _, own in itertools.groupby(pairs, key=lambda pair: pair[0])
+    ]
+    return "\n".join([f"pairs = [  # {_FOR_REGRESSIONS}", *lines, "]\n"])
 
 
 def _settings(table: TableProfile, id_column: str, names: Mapping[str, str], wording: Wording) -> Iterator[str]:
@@ -375,8 +402,8 @@ def _repeated_id(file: str, column: TextColumn) -> DataFault:
         "DATA_ID_DUPLICATE",
         f"{file}: column '{column.source}' repeats in {n_repeated:,} of {len(column.index):,} rows, expected one row "
         "for each person",
-        hint="bring each person's rows into one before, as a count, a first or a last value; or draft them as a related table "
-        "beside a table of the people: PARTY=PEOPLE PARTY.TABLE=ROWS --id COLUMN; or name another column with --id",
+        hint="draft the rows as a related table beside a table of the people: PARTY=PEOPLE PARTY.TABLE=ROWS --id COLUMN; "
+        f"{ONE_ROW}; or name another column with --id",
     )
 
 
@@ -429,39 +456,42 @@ def _category_lines(item: ColumnProfile, review: str) -> Iterator[str]:
 
 
 def _range_lines(item: ColumnProfile, review: str, wording: Wording, *, measured: bool) -> Iterator[str]:
-    if item.bins and measured:
-        bounds = ", ".join(_toml_value(item, edge) for edge in rounded_bounds(item.bins, item.kind))
-        yield f'bins = "{PRIVATE}"  # measured with noise, within its epsilon'
-        yield f"bounds = [{bounds}]  {_BOUNDS}"
-    elif item.bins:
-        yield f"bins = [{', '.join(_toml_value(item, edge) for edge in item.bins)}]{review}"
-    points = item.points
+    points, endings = item.points, item.endings
     if item.bins and measured:
         low, high = rounded_bounds(item.bins, item.kind)
-        if (
-            item.kind == "integer" and n_histograms((low, high), 1.0) == 1
-        ):  # a number that many people have gets its bin
-            points = tuple(point for point in points if not low <= point < high)
+        yield f'bins = "{PRIVATE}"  # measured with noise, within its epsilon'
+        yield f"bounds = [{_toml_value(item, low)}, {_toml_value(item, high)}]  {_BOUNDS}"
+        if item.kind == "integer" and n_histograms((low, high), 1.0) == 1:  # each whole number is counted
+            points, endings = tuple(point for point in points if not low <= point < high), ()
+    elif item.bins:
+        yield f"bins = [{', '.join(_toml_value(item, edge) for edge in item.bins)}]{review}"
     if points:
         yield f"points = [{', '.join(_toml_value(item, point) for point in points)}]{'' if item.bins else review}"
+    if endings:
+        shares = ", ".join(f"{_quote(text)} = {share:g}" for text, share in endings)
+        yield f"endings = {{ {shares} }}{'' if wording.is_public(item.name) else _ENDINGS}"
     if item.unit:
         yield f"unit = {_quote(item.unit)}"
     if item.kind == "number" and item.decimals is not None:
         yield f"decimals = {item.decimals}"
-    if item.kind in MOMENTS and item.written and not item.timezone:
-        yield f"format = {_quote(item.written.split(' | ')[0])}"
+    if item.format:
+        yield f"format = {_quote(item.format)}"
     if item.timezone:
         yield f"timezone = {_quote(item.timezone)}"
     if wording.means and item.bins and item.numbers is not None and item.kind in NUMBERS:
-        values, weights = item.numbers
-        rest = ~np.isin(values, item.points)
-        numbers = means(item.bins, values[rest], weights[rest], whole=item.kind == "integer", few=_FEW)
-        line = f"means = [{', '.join(map(_write_number, numbers))}]"
-        yield line if wording.is_public(item.name) else f"{line}  {_MEANS}"
+        yield _means_line(item, item.numbers, wording)
     if item.n_missing >= FEWEST_ROWS:
         yield 'other = "unknown"'
         if spellings := [*item.missing, *item.strange]:
             yield _missing_line("unknown", spellings)
+
+
+def _means_line(item: ColumnProfile, numbers: tuple[Floats, Ints], wording: Wording) -> str:
+    values, weights = numbers
+    rest = ~np.isin(values, item.points)
+    bin_means = means(item.bins, values[rest], weights[rest], whole=item.kind == "integer", few=_FEW)
+    line = f"means = [{', '.join(map(_write_number, bin_means))}]"
+    return line if wording.is_public(item.name) else f"{line}  {_MEANS}"
 
 
 def _toml_value(item: ColumnProfile, value: float) -> str:

@@ -108,21 +108,3 @@ async def submit_study(connection: Connection, study: Study) -> tuple[bytes, Sta
 
     reply = await connection.analyst().submit_study(SubmitStudyRequest(proposal=to_bytes(study)))
     return reply.study_digest, State(reply.state)
-
-
-def require_withdrawn(study_id: str, state: State) -> None:
-    """Refuse to pass over in silence that a study had ended otherwise before it could be withdrawn.
-
-    Raises:
-        Misuse: STUDY_OVER.
-    """
-    from verticil.shared.study.states import State, is_final
-
-    if state is State.WITHDRAWN or not is_final(state):
-        return
-    hint = "a published release cannot be recalled; a party can mark it: verticil party revoke"
-    raise Misuse(
-        "STUDY_OVER",
-        f"study '{study_id}': it is over already ({state.words}), expected one that is under way",
-        hint=hint if state is State.PUBLISHED else "there is nothing left to withdraw",
-    )

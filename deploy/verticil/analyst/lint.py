@@ -24,11 +24,10 @@ from typing import Final
 
 import numpy as np
 
-from verticil.analyst.prediction import drowned_shares, predict_study, prediction_text, worth_of
+from verticil.analyst.prediction import best_one_way_part, drowned_shares, no_nearer, predict_study
 from verticil.analyst.related import related_findings
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
-from verticil.shared.numerics.joint.worth import sentence
 from verticil.shared.numerics.knowledge.reasoning import reach
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
@@ -36,7 +35,7 @@ from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, Stu
 from verticil.shared.study.document import Study
 from verticil.shared.study.draft_review import require_reviewed, review_findings
 from verticil.shared.study.protocol import Finding
-from verticil.shared.study.protocols import protocol_of, table_deviations
+from verticil.shared.study.protocols import opens_tables, protocol_of, table_deviations
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.tables import tables_noise
 from verticil.shared.study.unit import Unit
@@ -198,16 +197,19 @@ def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
     if study.release.sample_from != "joint" and study.tables is None:
         return
     prediction = predict_study(study, table.n)
+    if study.tables is not None and study.tables.one_way_part is None and not opens_tables(study):
+        part = best_one_way_part(study, table.n)
+        if part:
+            yield warning(
+                "columns-unmeasured",
+                "tables.one_way_part",
+                f"the noise on tables of pairs hides much of the shares of single columns of {table.n:,} people",
+                f"write one_way_part = {part:g}: so much of the same epsilon then measures each column on its own",
+            )
     if (drowned := drowned_shares(study, table.n, prediction)) is not None:
         yield drowned
         return
-    if prediction is not None and prediction.no_nearer:
-        yield warning(
-            "joint-no-nearer",
-            "release.sample_from",
-            f"{sentence(worth_of(prediction))}; predicted distance to {table.n:,} people: {prediction_text(prediction)}",
-            "fewer columns or categories, a larger epsilon, or more records (--n); else only each column's shares come through",
-        )
+    yield from no_nearer(prediction, table.n)
 
 
 def _round(study: Study, n: int) -> Iterator[Finding]:

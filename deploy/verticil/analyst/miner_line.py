@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.analyst.federation import open_connection, require_withdrawn, submit_study
+from verticil.analyst.federation import open_connection, submit_study
 from verticil.analyst.lint import refuse_hopeless
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.pki import identity_of, read_certificates
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, require_withdrawn
 from verticil.wire.v1 import control_pb2
 
 if TYPE_CHECKING:

@@ -173,8 +173,8 @@ class Federation:
         Raises:
             Misuse: STUDY_OVER, it had ended otherwise.
         """
-        from verticil.analyst.federation import find_study, require_withdrawn
-        from verticil.shared.study.states import State
+        from verticil.analyst.federation import find_study
+        from verticil.shared.study.states import State, require_withdrawn
         from verticil.wire.v1.control_pb2 import CancelStudyRequest
 
         async def run(connection: Connection) -> State:

@@ -504,6 +504,18 @@ class Release:
         records = frame if study.identifier is None else frame.drop(columns=[study.identifier.name])
         return next(tables_of_records([records], study))
 
+    def sdv_metadata(self) -> dict[str, Any]:
+        """Return how the Synthetic Data Vault describes the release's `tables`, for its `Metadata.load_from_dict`.
+
+        Raises:
+            ValueError: the release does not have its study.
+        """
+        from verticil.shared.release.formats.sdv_metadata import sdv_metadata
+
+        if self.models.study is None:
+            raise ValueError("the release does not have its study, which says what its columns are")
+        return sdv_metadata(self.models.study)
+
     def _check_table(self) -> int:
         """Check what the table says of its size, before it is read; return how many bytes it has at most.
 

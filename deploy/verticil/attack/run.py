@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verticil.attack import columns, layers, noise
+from verticil.attack import columns, layers, noise, rows
 from verticil.attack.attack import Attack, Measured, measure
 from verticil.shared.core.errors import Misuse
 
@@ -43,7 +43,7 @@ def attacks(mechanisms: Sequence[str] = ()) -> tuple[Attack, ...]:
     Raises:
         Misuse: USAGE, there is no mechanism of a name.
     """
-    every = tuple(itertools.chain(columns.attacks(), noise.attacks(), layers.attacks()))
+    every = tuple(itertools.chain(columns.attacks(), noise.attacks(), rows.attacks(), layers.attacks()))
     names = list(dict.fromkeys(attack.mechanism for attack in every))
     for name in mechanisms:
         if name not in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +28,7 @@ from verticil.shared.study.protocol import MINER
 if TYPE_CHECKING:
     from verticil.miner.config import MinerConfig
     from verticil.party.config import PartyConfig
+    from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.cli.doctor_findings import Finding, fail, ok, warn
 from verticil.cli.machine_checks import check_certificate, check_disk, check_private_files, check_proxy
 from verticil.cli.node_checks import check_node
@@ -180,7 +181,7 @@ def _identity(config: PartyConfig | MinerConfig, role: Role) -> tuple[list[Findi
 
 
 def _tables(config: PartyConfig) -> Iterator[Finding]:
-    from verticil.party.dataset.sources.open_source import header
+    from verticil.party.dataset.people_rows import header
 
     for name, rule in config.datasets.items():
         check = f"data set '{name}'"
@@ -188,19 +189,24 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
             if rule.server is not None and not rule.server.is_checked():
                 hint = "add ?sslmode=verify-full&sslrootcert=FILE to its URL, FILE with the authority of the server's certificate"
                 yield warn(check, "neither the identity of the database nor the line to it is checked", hint)
-            names = header(rule)
+            yield _named_people(check, rule, header(rule), f"[dataset.{name}]")
+            for table, related in rule.tables.items():
+                of_table = f"{check}, table '{table}'"
+                yield _named_people(of_table, related, header(related), f"[dataset.{name}.tables.{table}]")
         except VerticilError as error:
             yield fail(check, error)
-            continue
-        if rule.id not in names:
-            fault = DataFault(
-                "DATA_COLUMN_MISSING",
-                f"{rule.name}: no column '{rule.id}' in the header",
-                hint=f"say in [dataset.{name}] id which column identifies people",
-            )
-            yield fail(check, fault)
-        else:
-            yield ok(check, f"readable, {len(names)} columns")
+
+
+def _named_people(check: str, rule: DatasetRule, names: Sequence[str], place: str) -> Finding:
+    """Return whether a table that can be read has the column that names people."""
+    if rule.id in names:
+        return ok(check, f"readable, {len(names)} columns")
+    fault = DataFault(
+        "DATA_COLUMN_MISSING",
+        f"{rule.name}: no column '{rule.id}' in the header",
+        hint=f"say in {place} id which column identifies people",
+    )
+    return fail(check, fault)
 
 
 def _state(config: PartyConfig) -> Iterator[Finding]:

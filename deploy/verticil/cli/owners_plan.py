@@ -49,8 +49,13 @@ def _print_plan(plan: OwnersPlan) -> None:
     if plan.n_measured:
         columns = "1 column" if plan.n_measured == 1 else f"{plan.n_measured} columns"
         say(f"{100 * PROFILE_PART:g} % of the noise's budget measures the bins of {columns}")
-    if plan.n_coarse:
+    if middle.one_way_part:
         whole = "the rest" if plan.n_measured else "the budget"
+        say(
+            f"{100 * middle.one_way_part:g} % of {whole} measures each column on its own: pairs alone would hide their shares"
+        )
+    if plan.n_coarse:
+        whole = "the rest" if plan.n_measured or middle.one_way_part else "the budget"
         say(
             f"{100 * COARSE_PART:g} % of {whole} measures {plan.n_coarse:,} pairs again in ranges of neighbouring categories, "
             "for the relations of numbers"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,23 @@ from verticil.shared.core.errors import Misuse, Refusal
 if TYPE_CHECKING:
     from verticil.party.config import PartyConfig
     from verticil.party.policy.decision_store import ApproverKey
+    from verticil.shared.pages.login import Login
     from verticil.shared.pages.server import PageServer
+
+
+LoginOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE", help="Certificate (PEM) whose owner may open the page, in place of the token. May be repeated."
+    ),
+]
+TlsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --login: certificate of the page itself, its key beside it as .key. Default: the node's own.",
+    ),
+]
 
 
 def party_ui(
@@ -37,30 +54,56 @@ def party_ui(
     ] = False,
     approver: ApproverOption = None,
     key: KeyOption = None,
+    login: LoginOption = None,
+    tls: TlsOption = None,
     config: ConfigOption = Path("party.toml"),
     form: FormatOption = Format.text,
 ) -> None:
     """Show this site on a page that only this machine reaches, until Ctrl-C. Without --decide it changes nothing.
 
-    The address holds a token: whoever has it can use the page for as long as the command runs. With --decide the approver's key
-    stays in this process, and the passphrase of an encrypted key is asked here, once.
+    The address holds a token: whoever has it can use the page for as long as the command runs. With --login the page is served
+    over TLS to a browser that has this certificate, and to no other. With --decide the approver's key stays in this process, and
+    the passphrase of an encrypted key is asked here, once.
     """
     from verticil.cli.doctor import collect
     from verticil.party.config import PAGE_HINT
     from verticil.party.operator.page.pages import Officer, site_server
-    from verticil.shared.documents.config import loopback_address
 
     document = site_of(config)
     if not decide and (approver is not None or key is not None):
         raise Misuse("USAGE", "--as and --key: expected with --decide", hint="add --decide, or leave them out")
-    address = document.page if listen is None else loopback_address(listen, where="--listen", hint=PAGE_HINT)
+    if tls is not None and not login:
+        raise Misuse(
+            "USAGE", "--tls: expected with --login", hint="add --login with the certificate of who may open the page"
+        )
+    by_certificate = _login(
+        login, tls or document.certificate, document.key if tls is None else tls.with_suffix(".key")
+    )
+    address = document.page if listen is None else _address(listen, hint=PAGE_HINT, has_tls=by_certificate is not None)
     officer = None
     if decide:
         who = approver_name(approver)
         officer = Officer(name=who, key=officer_key(document, who, key))
-    with site_server(config, address, officer=officer, doctor=collect) as server:
+    with site_server(config, address, officer=officer, doctor=collect, login=by_certificate) as server:
         may = f"decide as {officer.name}" if officer else "read the page"
         _serve(server, {"party": document.name}, may, form=form)
+
+
+def _login(people: Sequence[Path] | None, certificate: Path, key: Path) -> Login | None:
+    """Return the login of those who have one of these certificates; None: the address holds a token."""
+    if not people:
+        return None
+    from verticil.shared.federation.identity.pki import read_certificates
+    from verticil.shared.pages.login import ServerFiles, login_of
+
+    return login_of([read_certificates(path)[0] for path in people], ServerFiles(certificate=certificate, key=key))
+
+
+def _address(listen: str, *, hint: str, has_tls: bool) -> tuple[str, int]:
+    from verticil.shared.documents.config import loopback_address, socket_address
+
+    where = "--listen"
+    return socket_address(listen, where=where) if has_tls else loopback_address(listen, where=where, hint=hint)
 
 
 def officer_key(config: PartyConfig, name: str, key: Path | None) -> ApproverKey | None:
@@ -102,14 +145,15 @@ def miner_ui(
         if not emit({"miner": document.name, "url": url}, form=form):
             say(f"{document.name}: open {url}")
             say("everybody who has this address can read the page, and end studies there", style="dim")
+            if document.page_certificates:
+                say("analysts open the address without its last part, with their certificates", style="dim")
         return
     from verticil.analyst.miner_line import LineSource
     from verticil.miner.config import PAGE_HINT
     from verticil.miner.page.pages import miner_server
-    from verticil.shared.documents.config import loopback_address
 
     source = LineSource(federation, certificate)
-    with miner_server(source, loopback_address(listen, where="--listen", hint=PAGE_HINT)) as server:
+    with miner_server(source, _address(listen, hint=PAGE_HINT, has_tls=False)) as server:
         _serve(
             server, {"analyst": source.reader}, f"read the page, and submit and withdraw as {source.reader}", form=form
         )
@@ -124,11 +168,11 @@ def study_ui(
 ) -> None:
     """Design studies on a page, until Ctrl-C: see at once what each choice costs; writes the files that you save."""
     from verticil.design.pages import design_server
-    from verticil.shared.documents.config import loopback_address, toml_text
+    from verticil.shared.documents.config import toml_text
 
     for file in files:
         toml_text(file)
-    address = loopback_address(listen, where="--listen", hint="from another machine: ssh -L 8897:127.0.0.1:8897 HOST")
+    address = _address(listen, hint="from another machine: ssh -L 8897:127.0.0.1:8897 HOST", has_tls=False)
     with design_server(files, address) as server:
         _serve(server, {"studies": ", ".join(file.name for file in files)}, "change these files", form=form)
 
@@ -143,9 +187,11 @@ def _serve(server: PageServer, node: dict[str, str], may: str, *, form: Format) 
             loop.add_signal_handler(number, stop.set)
         await server.serve(stop)
 
-    if not emit({**node, "url": server.url}, form=form):
-        say(f"{' '.join(node.values())}: open {server.url}")
-        say(f"everybody who has this address can {may}; Ctrl-C ends it", style="dim")
+    url = server.login_url or server.url
+    if not emit({**node, "url": url}, form=form):
+        say(f"{' '.join(node.values())}: open {url}")
+        who = "whose browser has a certificate of --login" if server.login_url else "who has this address"
+        say(f"everybody {who} can {may}; Ctrl-C ends it", style="dim")
     sys.stdout.flush()
     asyncio.run(main())
     emit({**node, "stopped": True}, form=form)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from verticil.analyst.federation import find_study, open_connection, require_withdrawn, submit_study
+from verticil.analyst.federation import find_study, open_connection, submit_study
 from verticil.cli import pages
 from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
@@ -32,7 +32,7 @@ from verticil.cli.worth_text import print_worth
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.core.errors import Misuse, printable
 from verticil.shared.pages.study_status import name_study, revocations, summary_payload
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, require_withdrawn
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from verticil.cli.output import plain_table, put, say, text_console
+from verticil.cli.worth_text import print_worth
 from verticil.shared.pages.study_status import (
     age_text,
     changes,
@@ -24,6 +25,7 @@ from verticil.shared.pages.study_status import (
     votes,
     why,
 )
+from verticil.shared.release.worth import worth_of_study
 
 if TYPE_CHECKING:
     from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary
@@ -78,8 +80,10 @@ def _render(study: StudySummary) -> RenderableType:
 
 
 def print_summary(study: StudySummary) -> None:
-    """Print a study's status for people: who has done what, and who is waited for."""
+    """Print a study's status for people: who has done what, who is waited for, and what its records are worth."""
     put(_render(study))
+    if (worth := worth_of_study(study)) is not None:
+        print_worth(worth)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.privacy import events
 from verticil.shared.release.curator import drawn_event
 from verticil.shared.study.document import Study
-from verticil.shared.study.tables import coarse_pairs, set_sigmas, tables_of
+from verticil.shared.study.tables import coarse_pairs, set_sigmas, table_sigmas, tables_of
 from verticil.shared.study.vocabulary import METHODS
 
 _PURPOSE: Final = b"verticil/curator/noise/v1"
@@ -87,6 +87,6 @@ def measure_tables(study: Study, table: Table, release: ColumnDraw, secret: Site
     """
     own = dict(zip(study.schema.names, table.codes, strict=True))
     columns = [unit_codes(study, index, own) for index in range(len(study.units))]
-    exact, key, sigmas = counted_tables(columns, study), noise_key(release, secret), set_sigmas(study)
-    assert sigmas.pairs is not None
-    return noised_in_sets(exact, coarse_pairs(study), key, sigma=sigmas.pairs, coarse_sigma=sigmas.coarse)
+    exact, key = counted_tables(columns, study), noise_key(release, secret)
+    coarse_sigma = set_sigmas(study).coarse
+    return noised_in_sets(exact, coarse_pairs(study), key, sigma=table_sigmas(study), coarse_sigma=coarse_sigma)

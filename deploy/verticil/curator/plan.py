@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.check import Judged
 from verticil.analyst.lint import by_severity, lint_owner, warning
-from verticil.analyst.prediction import drowned_shares, predict_study
-from verticil.curator.study import owners_study
+from verticil.analyst.prediction import drowned_shares, no_nearer, predict_study
+from verticil.curator.study import owners_study, with_columns_measured
 from verticil.shared.documents.view_models import document
 from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.protocol import Finding
-from verticil.shared.study.tables import coarse_pairs, profiled, tables_of, tables_sigma
+from verticil.shared.study.tables import coarse_pairs, profiled, set_sizes, table_sigmas, tables_of, tables_sigma
 
 if TYPE_CHECKING:
     from verticil.shared.documents.json_document import Json
@@ -39,7 +39,8 @@ class PlanRow:
 
     Attributes:
         epsilon: of everything that is published, for the replacement of one person.
-        sigma: standard deviation of the noise on each count, people.
+        sigma: standard deviation of the noise on each count of pairs, people.
+        one_way_part: the part of the noise's budget that measures each column on its own; 0: none.
         prediction: how far records will be from the people, and independent columns; None: there is one column.
         drowned_columns: names of the columns whose shares drown.
         n_drowned_pairs: number of relations that drown.
@@ -48,6 +49,7 @@ class PlanRow:
 
     epsilon: float
     sigma: float
+    one_way_part: float
     prediction: Prediction | None
     drowned_columns: tuple[str, ...]
     n_drowned_pairs: int
@@ -61,7 +63,7 @@ class OwnersPlan(Judged):
     Attributes:
         study, findings: that would be carried out; see `Judged`.
         n: number of people.
-        n_tables: tables of columns that get noise.
+        n_tables: tables of pairs and triples of columns.
         n_coarse: pairs that are measured again in runs of neighbouring categories, for the relations of numbers.
         n_measured: numbers whose bins are measured.
         rows: by epsilon, ascending; the middle one is the study's.
@@ -107,12 +109,16 @@ def plan_of(study: Study, *, n: int | None = None) -> OwnersPlan:
     assert own.tables is not None  # with this method there is always noise
     people = n or study.linkage.minimum_common_records
     epsilons = [own.tables.epsilon * factor for factor in _FACTORS]
-    studies = [dataclasses.replace(own, tables=dataclasses.replace(own.tables, epsilon=each)) for each in epsilons]
+    studies = [
+        with_columns_measured(dataclasses.replace(own, tables=dataclasses.replace(own.tables, epsilon=each)), people)
+        for each in epsilons
+    ]
+    own = studies[1]
     rows = tuple(_row(each, people, epsilon) for each, epsilon in zip(studies, epsilons, strict=True))
     return OwnersPlan(
         study=own,
         n=people,
-        n_tables=len(tables_of(own)),
+        n_tables=set_sizes(own).pairs,
         n_coarse=len(coarse_pairs(own)),
         n_measured=len(profiled(own)),
         rows=rows,
@@ -121,36 +127,33 @@ def plan_of(study: Study, *, n: int | None = None) -> OwnersPlan:
 
 
 def _row(study: Study, n: int, epsilon: float) -> PlanRow:
-    sigma = tables_sigma(study)
     sizes = [unit.transition.n_states for unit in study.units]
     names = [", ".join(unit.variables) for unit in study.units]
-    partners: list[list[tuple[int, ...]]] = [[] for _ in sizes]
+    relations: list[list[tuple[int, ...]]] = [[] for _ in sizes]
+    precision = [0.0 for _ in sizes]  # of a category's count, from all tables of its column together
     drowned = set[tuple[int, ...]]()
-    for members in tables_of(study):
+    for members, sigma in zip(tables_of(study), table_sigmas(study), strict=True):
+        cells = math.prod(sizes[unit] for unit in members)
         for unit in members:
-            partners[unit].append(members)
-        if sigma * math.prod(sizes[unit] for unit in members) > n:
+            precision[unit] += sizes[unit] / (cells * sigma**2)
+            relations[unit] += [members] if len(members) > 1 else []
+        if len(members) > 1 and sigma * cells > n:
             drowned.add(members)
     return PlanRow(
         epsilon=epsilon,
-        sigma=sigma,
+        sigma=tables_sigma(study),
+        one_way_part=0.0 if study.tables is None else study.tables.one_way_part or 0.0,
         prediction=predict_study(study, n),
         drowned_columns=tuple(
             name
-            for name, size, tables in zip(names, sizes, partners, strict=True)
-            if _HALF_WIDTH * sigma * _one_way_factor(size, tables, sizes) > n / size
+            for name, size, known in zip(names, sizes, precision, strict=True)
+            if _HALF_WIDTH / math.sqrt(known) > n / size
         ),
         n_drowned_pairs=len(drowned),
         drowned_relations=tuple(
-            name for name, tables in zip(names, partners, strict=True) if tables and drowned.issuperset(tables)
+            name for name, tables in zip(names, relations, strict=True) if tables and drowned.issuperset(tables)
         ),
     )
-
-
-def _one_way_factor(size: int, tables: list[tuple[int, ...]], sizes: list[int]) -> float:
-    """Return the deviation of a category's count by noise, from all tables of its column together, per deviation of a cell."""
-    precision = sum(size / math.prod(sizes[unit] for unit in members) for members in tables)
-    return 1 / math.sqrt(precision)
 
 
 def _lost(study: Study, row: PlanRow, n: int) -> Iterator[Finding]:
@@ -172,10 +175,4 @@ def _lost(study: Study, row: PlanRow, n: int) -> Iterator[Finding]:
             f"the noise hides every relation of {', '.join(row.drowned_relations)}",
             "merge their categories, leave columns out, or raise epsilon",
         )
-    if row.prediction is not None and row.prediction.no_nearer:
-        yield warning(
-            "joint-no-nearer",
-            "release.sample_from",
-            "do not use the records for relations: they would hardly be nearer to the people than independent columns",
-            "fewer columns or categories, a larger epsilon, or more people; else only each column's shares come through",
-        )
+    yield from no_nearer(row.prediction, n)

@@ -19,6 +19,7 @@ from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule
 from verticil.shared.study.inapplicable import without
 from verticil.shared.study.privbayes_rule import PrivBayesRule
+from verticil.shared.study.protocols import measures_itself
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
@@ -90,7 +91,8 @@ def owners_study(
     tables = dataclasses.replace(tables, resolution=tables.resolution or "two")
     tables = tables if epsilon is None else dataclasses.replace(tables, epsilon=float(epsilon))
     tables = tables if delta is None else dataclasses.replace(tables, delta=delta)
-    tables = dataclasses.replace(tables, three_way=(), resolution="one") if method == PRIVBAYES else tables
+    if method == PRIVBAYES:
+        tables = dataclasses.replace(tables, three_way=(), resolution="one", one_way_part=None)
     structure = _structure(study.structure, method, seed)
     result = dataclasses.replace(
         without(dataclasses.replace(study, structure=structure), METHODS_OF_STUDIES[structure.method].inapplicable),
@@ -118,6 +120,22 @@ def owners_study(
     )
     rules.check(result, source=_SOURCE)
     return result
+
+
+def with_columns_measured(study: Study, n: int) -> Study:
+    """Return the study with the part of the budget for single columns that brings records of `n` people nearest.
+
+    Args:
+        study: of `owners_study`; one that states a part keeps it.
+        n: people, which is public.
+    """
+    from verticil.analyst.prediction import best_one_way_part
+
+    rule = study.tables
+    if rule is None or rule.one_way_part is not None or measures_itself(study) or counts_people(study):
+        return study
+    part = best_one_way_part(study, n) or None
+    return dataclasses.replace(study, tables=dataclasses.replace(rule, one_way_part=part))
 
 
 def _units(schema: Schema, owner: str, compound_units: Sequence[Unit]) -> Iterator[Unit]:
@@ -161,6 +179,12 @@ def changes(before: Study, after: Study) -> Iterator[str]:
         and (before.tables is None or not before.tables.resolution)
     ):
         yield '[tables] resolution = "two"'
+    if (
+        after.tables is not None
+        and after.tables.one_way_part
+        and (before.tables is None or before.tables.one_way_part is None)
+    ):
+        yield f"[tables] one_way_part = {after.tables.one_way_part:g}: of each column on its own, which the noise would hide"
     if after.tables is None:
         yield "no noise is added: nothing that is published has a bound"
     elif counts_people(after):

@@ -27,7 +27,7 @@ from verticil.curator.reading import as_file
 from verticil.curator.related import files_of
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
-from verticil.curator.study import Method, changes, owners_study
+from verticil.curator.study import Method, changes, owners_study, with_columns_measured
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.model.network import Network
@@ -38,7 +38,7 @@ from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
 from verticil.shared.study.profiled_columns import grid_study
-from verticil.shared.study.tables import profiled, tables_of, tables_sigma
+from verticil.shared.study.tables import profiled, set_sizes, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import METHODS
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ def synthesize(
         grid = grid_study(own_study, profiled(own_study))
         whose = read_whose(state_of_owner, path, grid, dataset=name, id_column=id_column, place=place, related=related)
         owner_state, people, name = whose.state, whose.table, whose.name
+        own_study = with_columns_measured(own_study, people.n_records)
         check_sets(own_study, people.n_records)
         if not accept_noise:
             _check_noise(own_study, people.n_records)
@@ -398,16 +399,16 @@ def _warnings(
     if study.tables is None or METHODS[study.structure.method].whole_table:
         return
     sigma = tables_sigma(study)
-    noisy = [names for names, cells in _pairs(study) if sigma > people.n_records / cells]
+    noisy = [names for names, cells in _relations(study) if sigma > people.n_records / cells]
     if noisy:
         yield (
             f"noise of {sigma:.3g} people on each count is more than the average count of {len(noisy)} of "
-            f"{len(tables_of(study))} tables, as of {' x '.join(noisy[0])}: declare fewer categories, or allow a larger epsilon"
+            f"{set_sizes(study).pairs} tables, as of {' x '.join(noisy[0])}: declare fewer categories, or allow a larger epsilon"
         )
 
 
-def _pairs(study: Study) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield names and number of cells of each table."""
-    for members in tables_of(study):
+def _relations(study: Study) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield names and number of cells of each table of pairs and triples."""
+    for members in tables_of(study)[: set_sizes(study).pairs]:
         units = [study.units[index] for index in members]
         yield tuple(name for unit in units for name in unit.variables), math.prod(u.transition.n_states for u in units)

@@ -210,7 +210,7 @@ class DesignPages:
             design = design_of(toml_text(path))
         except VerticilError as error:
             return FileRow(place=place, name=path.name, title="", to_review=0, problem=f"{error.code}: {error.message}")
-        waits = len(design.to_review)
+        waits = 0 if design.reviewed else len(design.to_review)
         return FileRow(place=place, name=path.name, title=design.title, to_review=waits, problem="")
 
     def _design(self, request: Request) -> Response:
@@ -261,20 +261,12 @@ class DesignPages:
 
     def _problem(self, request: Request, error: VerticilError, *, heading: str = "", status: int = 404) -> Response:
         problem = Problem(
-            heading=heading or "Nothing to show", said=f"{error.code}: {error.message}", hint=error.hint, back="./"
+            heading=heading or "Nothing to show",
+            said=f"{error.code}: {error.message}",
+            hint=error.hint,
+            back="./" if heading else "",
         )
-        return (
-            self._shown(request, "problem", problem, live=False)
-            if not status
-            else TEMPLATES.answer(
-                request,
-                "problem",
-                problem,
-                status=status,
-                live=False,
-                shown_at=f"{self._clock():%Y-%m-%d %H:%M:%S} UTC",
-            )
-        )
+        return self._shown(request, "problem", problem, status=status, live=False)
 
 
 def design_server(

@@ -27,7 +27,7 @@ from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.party.dataset.encoding import Codebook, Outcome, style_of
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.written_values.reading import number_of, value_reader
+from verticil.shared.documents.written_values.reading import number_of, read_texts
 from verticil.shared.numerics.knowledge.columns import narrow_knowledge
 from verticil.shared.numerics.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
 from verticil.shared.numerics.model.elimination import Factor
@@ -129,7 +129,8 @@ def coding(
             continue
         if variable is not None:
             properties = {} if study is None or study.knowledge is None else study.knowledge.properties(name)
-            study_column = _StudyColumn(variable, properties, columns[0])
+            is_linked = study is not None and study.release.within_bins == "linked"
+            study_column = _StudyColumn(variable, properties, columns[0], is_linked=is_linked)
             coded_column = study_column.code(columns, notes)
             reasons[name] = study_column.reason()
             if share := study_column.outside_share():
@@ -288,8 +289,11 @@ def _is_missing(text: str) -> bool:
 class _StudyColumn:
     """A column that is coded by the study's codebook, with what the real table's values are there."""
 
-    def __init__(self, variable: Variable, properties: Mapping[str, str], real: TextColumn) -> None:
+    def __init__(
+        self, variable: Variable, properties: Mapping[str, str], real: TextColumn, *, is_linked: bool = False
+    ) -> None:
         self._variable = variable
+        self._is_linked = is_linked
         self._properties = properties
         self._real_codes, self._outcomes = self._encode(real)
 
@@ -340,6 +344,16 @@ class _StudyColumn:
         labels = (*variable.labels, *([UNDECLARED] if undeclared else []))
         return _Column(labels=labels, codes=codes, values=values)
 
+    def _shape(self) -> str:
+        variable = self._variable
+        if variable.representatives is not None:
+            return "are one and the same number"
+        if variable.means is not None:
+            return "are spread around the study's mean"
+        if variable.profile:
+            return "follow the column's noisy profile"
+        return "follow the shares of the bins beside" if self._is_linked else "are spread evenly"
+
     def outside_share(self) -> float:
         """Return the share of real values outside the study's bins, or of no category."""
         return float(((self._outcomes == Outcome.CLAMPED) | (self._real_codes < 0)).mean())
@@ -353,10 +367,7 @@ class _StudyColumn:
         if variable.groups or variable.group_by is not None:
             reasons.append("a category stands for several values of the table")
         if variable.n_bins:
-            in_bins = "spread evenly" if variable.means is None else "spread around the study's mean"
-            reasons.append(
-                f"values within a bin are {in_bins if variable.representatives is None else 'one and the same number'}"
-            )
+            reasons.append(f"values within a bin {self._shape()}")
         if share := self.outside_share():
             reasons.append(f"{_share(share)} of the real values lie outside the study's bins or categories")
         return "; ".join(reasons)
@@ -446,9 +457,8 @@ def _values_of(variable: Variable, column: TextColumn, number_format: str) -> Fl
     """Return (n,) the numbers of a column on the scale of its type, NaN where it has none."""
     if variable.kind is None:
         return _numbers(column, number_format)[column.index]
-    read = value_reader(variable.kind, style_of(variable, number_format))
-    own = (math.nan if (value := read(text)) is None else value for text in column.texts)
-    return np.array([value if math.isfinite(value) else math.nan for value in own])[column.index]
+    own = read_texts(column.texts, variable.kind, style_of(variable, number_format))
+    return np.where(np.isfinite(own), own, math.nan)[column.index]
 
 
 def _categories(columns: Sequence[TextColumn], notes: list[str]) -> _Column:

@@ -8,13 +8,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from verticil.shared.core.arrays import Floats, Ints
-from verticil.shared.documents.written_values.reading import Kind
+from verticil.shared.documents.written_values.reading import MOMENTS, Kind
+from verticil.shared.study.endings import Endings
+from verticil.shared.study.typed_variables import USUAL_FORMATS
 from verticil.tables.texts import TextTable
 
 MANY_VALUES: Final = 12
 """A number with more distinct values than this is cut into bins."""
 MOST_DECIMALS: Final = 12
 """Most decimals of a number that a study holds exactly."""
+
+PLURALS: Final[Mapping[Kind, str]] = {
+    "integer": "numbers", "number": "numbers", "date": "dates", "datetime": "dates with a time", "time": "times of day",
+    "category": "texts", "ordered": "texts", "boolean": "truth values",
+}  # fmt: skip
+"""What values of a type are called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +43,7 @@ class ColumnProfile:
         recode: text of the table -> category, where blanks stand around it.
         categories: in order; of a number those that are its points alone.
         timezone: of moments; empty: none.
+        endings: digits that most values end in, with their shares; empty: none.
         bins, points: on the scale of the type (`written_values.reading.value_reader`).
         far: points far from all other numbers.
         n_other: rows whose value is none of the categories.
@@ -60,6 +69,7 @@ class ColumnProfile:
     bins: tuple[float, ...] = ()
     points: tuple[float, ...] = ()
     timezone: str = ""
+    endings: Endings = ()
     far: tuple[float, ...] = ()
     n_other: int = 0
     n_other_values: int = 0
@@ -67,6 +77,16 @@ class ColumnProfile:
     strange: tuple[str, ...] = ()
     numbers: tuple[Floats, Ints] | None = field(default=None, repr=False)
     reasons: tuple[str, ...] = ()
+
+    @property
+    def format(self) -> str:
+        """The pattern of moments that a study states, because it is another than the usual one; empty: it states none."""
+        return self.written.split(" | ")[0] if self.kind in MOMENTS and not self.timezone else ""
+
+    @property
+    def pattern(self) -> str:
+        """The pattern that records write moments in."""
+        return self.format or USUAL_FORMATS[self.kind]
 
     @property
     def missing_share(self) -> float:

@@ -123,8 +123,10 @@ def _cut(lines: Sequence[str], delimiter: str, first: int) -> Form:
     below = [record for _, record in records[place:] if any(record)]
     steady = sum(len(record) == n_fields for record in below) / len(below)
     names = [name.strip() for name in header]
-    is_header = _are_words([name for name in names if name]) and names.count("") <= 1  # an index has no name
-    is_header &= _are_names(names, [record for record in below[1:] if len(record) == n_fields])
+    inner = slice(1, -1) if n_fields > 3 and not names[0] and not names[-1] else slice(None)  # | a frame of lines |
+    own = names[inner]
+    is_header = _are_words([name for name in own if name]) and own.count("") <= 1  # an index has no name
+    is_header &= _are_names(own, [record[inner] for record in below[1:] if len(record) == n_fields])
     too_deep = line - first > _MOST_ABOVE
     above = [name.strip() for name in records[place - 1][1]] if place else []
     if not is_header and len(above) == n_fields - 1 > 1 and _are_words(above):

@@ -13,6 +13,7 @@ from verticil.party.dataset.sources.source_table import DatasetRule, unreadable
 _LOST: Final = 1e-3  # of the lines may become no row
 _NOTABLE: Final = 0.01  # of the rows are left out, and their share is said
 _FEW: Final = 0.01  # of the rows may begin with #, or it is part of the values
+_TOTAL: Final = re.compile("(?i)(grand )?total:?|sum:?|summe:?|gesamt:?|totale:?|somme:?|suma:?|итого:?")
 _COMMENT: Final = re.compile(r"#(?!N/A|VALUE!|REF!|DIV/0!|NAME\?|NUM!|NULL!)")
 
 
@@ -133,3 +134,10 @@ def _is_open(line: str, delimiter: str, *, quoted: bool) -> bool:
             return False
         at = following + 1
     return quoted
+
+
+def total_notes(last: str) -> tuple[str, ...]:
+    """Say that a table's last row, which begins with a text, seems to sum the others."""
+    if _TOTAL.fullmatch(last.strip()) is None:
+        return ()
+    return (f"the last row begins with '{last.strip()}': take it out of the file if it sums the others",)

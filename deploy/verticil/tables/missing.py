@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +15,9 @@ _WORDS: Final = frozenset(
     {"NA", "na", "None", "none", "NONE", "-", "--", "\u2013", "*", "missing", "Missing", "n.a.", "k.A.", "k. A."}
 )
 """What is a missing value in one table and a category in another: North America, no allergy, a negative test."""
+_ALL: Final = ALWAYS | _WORDS
 _CODE: Final = re.compile(r"[A-Z]{2,3}")
-_SIGN: Final = re.compile(r"[+\-\u2013\u00b1/ ]+")
+_SIGN: Final = re.compile(r"[+\-\u2013\u00b1/ 0]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,35 +35,43 @@ class MissingTexts:
 
 def is_word(text: str) -> bool:
     """Return whether a text may stand for a missing value."""
-    return text.strip() in ALWAYS or text.strip() in _WORDS
+    return text.strip() in _ALL
 
 
-def words_among_numbers(columns: Sequence[Collection[str]]) -> frozenset[str]:
+def words_of(texts: Iterable[str]) -> list[str]:
+    """Return which texts may stand for a missing value."""
+    return [text for text in texts if text.strip() in _ALL]
+
+
+def words_among_numbers(columns: Iterable[Collection[str]]) -> frozenset[str]:
     """Return the words that stand for missing values in columns of numbers, where they can be nothing else.
 
     Args:
-        columns: the texts of each column whose other texts are numbers or dates.
+        columns: of each column whose other texts are numbers or dates, what `words_of` returns.
     """
-    return frozenset(text.strip() for texts in columns for text in texts if text.strip() in _WORDS)
+    return frozenset(text.strip() for words in columns for text in words if text.strip() in _WORDS)
 
 
-def missing_texts(counts: Mapping[str, int], *, has_numbers: bool, elsewhere: Collection[str]) -> MissingTexts:
+def missing_texts(
+    counts: Mapping[str, int], candidates: Sequence[str], *, has_numbers: bool, elsewhere: Collection[str]
+) -> MissingTexts:
     """Return which texts of a column are missing values.
 
     Args:
         counts: rows of each text.
+        candidates: what `words_of` returns of them.
         has_numbers: its other texts are numbers or dates.
         elsewhere: the words that stand for missing values in columns of numbers of the same table.
 
-    >>> missing_texts({"AS": 9, "EU": 8, "NA": 7}, has_numbers=False, elsewhere=()).texts
+    >>> missing_texts({"AS": 9, "EU": 8, "NA": 7}, ["NA"], has_numbers=False, elsewhere=()).texts
     ()
     """
-    certain = [text for text in counts if text.strip() in ALWAYS]
-    words = [text for text in counts if text.strip() in _WORDS]
+    certain = [text for text in candidates if text.strip() in ALWAYS]
+    words = [text for text in candidates if text.strip() in _WORDS]
     if has_numbers or not words:
         return MissingTexts(texts=(*certain, *words))
-    others = [text.strip() for text in counts if text.strip() not in _WORDS and text.strip() not in ALWAYS]
-    has_empty = any(not text.strip() for text in counts)
+    others = [text.strip() for text in counts if text.strip() not in _ALL]
+    has_empty = any(not text.strip() for text in certain)
     total = sum(counts.values())
     missing, reasons = [*certain], list[str]()
     for text in words:

@@ -6,7 +6,7 @@ reader could doubt, and everything that is lost, has a reason: a sentence that n
 
 from __future__ import annotations
 
-import math
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +18,16 @@ import numpy as np
 from verticil.party.dataset.sources.files import types_without_text
 from verticil.party.dataset.sources.open_source import header
 from verticil.shared.core.arrays import Bools, Floats, Ints
+from verticil.shared.core.words import shortened
 from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
-from verticil.shared.documents.written_values.reading import MOMENTS, Kind, value_reader
+from verticil.shared.documents.written_values.reading import MOMENTS, Kind, read_texts
+from verticil.shared.study.endings import ENDED_KINDS, Endings
 from verticil.tables.categories import has_leading_zero, is_readable, of_categories
 from verticil.tables.columns import (
     MANY_VALUES,
     MOST_DECIMALS,
+    PLURALS,
     Choice,
     ColumnProfile,
     TableProfile,
@@ -32,8 +35,9 @@ from verticil.tables.columns import (
     rows_in_words,
     with_changes,
 )
+from verticil.tables.endings import find_endings
 from verticil.tables.hints import unreadable_words
-from verticil.tables.missing import is_word, missing_texts, words_among_numbers
+from verticil.tables.missing import MissingTexts, missing_texts, words_among_numbers, words_of
 from verticil.tables.ranges import (
     FEWEST_ROWS,
     Points,
@@ -92,22 +96,30 @@ def profile_table(party: str, path: Path, choice: Choice | None = None) -> Table
     reading = guess_reading(path, sheet=choice.sheet)
     unread = types_without_text(reading.rule)
     names = header(reading.rule)
+    if names.count("") > 1:  # before the first delimiter and behind the last one, in a frame of lines
+        names = tuple(filter(None, names))
     only = [name for name in choice.columns or names if name not in unread]
     table = texts_of(party, path, rule=reading.rule, only=only)
     types = source_types(reading.rule)
+    words = {name: words_of(column.texts) for name, column in table.columns.items()}
     writings = {
-        name: _writing(column, types.get(name), reading.rule.delimiter) for name, column in table.columns.items()
+        name: _writing(column, words[name], types.get(name), reading.rule.delimiter)
+        for name, column in table.columns.items()
     }
-    words = words_among_numbers(
-        [table.columns[name].texts for name, writing in writings.items() if writing is not None]
-    )
+    missing_words = words_among_numbers(words[name] for name, writing in writings.items() if writing is not None)
     first_of = {name.strip(): name for name in reversed(names)}
     columns = tuple(
         _of_unread_type(name, unread[name], table.n_rows)
         if name in unread
         else _of_second_name(table.columns[name])
         if first_of[name.strip()] != name and name.strip()
-        else _profile(table.columns[name], writings[name], types.get(name), words, choice)
+        else _profile(
+            table.columns[name],
+            writings[name],
+            types.get(name),
+            choice,
+            missing=_missing(table.columns[name], words[name], writings[name], missing_words),
+        )
         for name in names
         if not choice.columns or name in choice.columns
     )
@@ -125,9 +137,9 @@ class _Written:
     writing: Writing
 
 
-def _writing(column: TextColumn, source: SourceType | None, delimiter: str) -> _Written | None:
+def _writing(column: TextColumn, words: Sequence[str], source: SourceType | None, delimiter: str) -> _Written | None:
     """Return how a column writes numbers or moments; None: it does neither."""
-    values = [text for text in column.texts if not is_word(text)]
+    values = _without(column.texts, words)
     if not values or (source is not None and source.kind in {"boolean", "category", "ordered"}):
         return None
     dates = None if source is not None and source.kind in {"integer", "number"} else guess_dates(values)
@@ -147,6 +159,14 @@ def _writing(column: TextColumn, source: SourceType | None, delimiter: str) -> _
     if n_texts > (max(CODES, n_numbers // 10) if n_numbers > MANY_VALUES else 0):
         return None
     return _Written(kind="number", writing=numbers)
+
+
+def _without(texts: Sequence[str], words: Sequence[str]) -> Sequence[str]:
+    """Return the texts that are none of a few words."""
+    if not words:
+        return texts
+    left_out = set(words)
+    return [text for text in texts if text not in left_out]
 
 
 def _are_days(pattern: DatePattern, texts: Sequence[str]) -> bool:
@@ -177,11 +197,22 @@ def _of_second_name(column: TextColumn) -> ColumnProfile:
     )  # fmt: skip
 
 
+def _missing(
+    column: TextColumn, words: Sequence[str], written: _Written | None, missing_words: Collection[str]
+) -> MissingTexts:
+    counts = dict(zip(column.texts, column.counts, strict=True)) if words else {}
+    return missing_texts(counts, words, has_numbers=written is not None, elsewhere=missing_words)
+
+
 def _profile(
-    column: TextColumn, written: _Written | None, source: SourceType | None, words: Collection[str], choice: Choice
+    column: TextColumn,
+    written: _Written | None,
+    source: SourceType | None,
+    choice: Choice,
+    *,
+    missing: MissingTexts,
 ) -> ColumnProfile:
     counts = dict(zip(column.texts, column.counts, strict=True))
-    missing = missing_texts(counts, has_numbers=written is not None, elsewhere=words)
     base = ColumnProfile(
         source=column.source,
         name=column.source.strip(),
@@ -192,7 +223,7 @@ def _profile(
         n_missing=sum(counts[text] for text in missing.texts),
         reasons=missing.reasons,
     )
-    values = {text: count for text, count in counts.items() if text not in set(missing.texts)}
+    values = {text: counts[text] for text in _without(column.texts, missing.texts)} if missing.texts else counts
     if (repeated := _repeated_id(base, len(values))) != "":
         return leave_out(base, repeated)
     if not base.name:
@@ -205,7 +236,7 @@ def _profile(
         )
     if not is_readable(base.name):
         return leave_out(base, f"its name {unreadable_words([base.name])}")
-    if len({text.strip() for text in values}) < 2:
+    if not _has_two_values(values):
         return leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
     if written is not None:
         profile = _of_values(base, values, written, source, choice)
@@ -214,10 +245,23 @@ def _profile(
     return of_categories(base, values, source, choice, is_code=written is not None)
 
 
+def _has_two_values(texts: Collection[str]) -> bool:
+    """Return whether two texts differ in more than blanks around them."""
+    first = next(iter(texts), "").strip()
+    return any(text.strip() != first for text in texts)
+
+
 def _is_index(texts: Sequence[str]) -> bool:
     """Return whether texts are the numbers from 0 or 1 on, in their order."""
     first = texts[0] if texts else ""
     return first in {"0", "1"} and list(texts) == [str(number) for number in range(int(first), int(first) + len(texts))]
+
+
+ONE_ROW: Final = (
+    'at a node take one row a person, one_row = "first" (or "last", "any") and order = COLUMN in [dataset.NAME], or a summary, '
+    'summary = "count" (or "any", "sum", "min", "max", "first", "last") and table = TABLE in [dataset.NAME.columns.VARIABLE]'
+)
+"""What party.toml can say where people have several rows and a study has one."""
 
 
 def _repeated_id(base: ColumnProfile, n_values: int) -> str:
@@ -227,9 +271,8 @@ def _repeated_id(base: ColumnProfile, n_values: int) -> str:
     if not by_name or n_values < max(_FEW_IDS, _RARE_ID * n_rows) or n_values == n_rows:
         return ""
     return (
-        f"by its name it names a person, and it repeats in {n_rows - n_values:,} of {base.n_rows:,} rows: bring each "
-        "person's rows into one (a count, the first or the last value) before, or draft them as a related table beside a table "
-        "of the people (PARTY=PEOPLE PARTY.TABLE=ROWS)"
+        f"by its name it names a person, and it repeats in {n_rows - n_values:,} of {base.n_rows:,} rows: draft "
+        f"its rows as a related table beside a table of the people (PARTY=PEOPLE PARTY.TABLE=ROWS); {ONE_ROW}"
     )
 
 
@@ -299,10 +342,9 @@ def _timezone(kind: Kind, written: str) -> str:
 
 def _numbers(counts: Mapping[str, int], kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
     """Return the distinct numbers of a column, ascending, the rows of each, and the texts that are none."""
-    read = value_reader(kind, written)
-    numbers = np.array([math.nan if (number := read(text)) is None else number for text in counts], dtype=np.float64)
+    numbers = read_texts(counts, kind, written)
     is_number = np.isfinite(numbers)
-    strange = [text for text, known in zip(counts, is_number.tolist(), strict=True) if not known]
+    strange = [] if is_number.all() else list(itertools.compress(counts, (~is_number).tolist()))
     rows = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))[is_number]
     all_values = numbers[is_number]
     values, places = np.unique(all_values, return_inverse=True)
@@ -318,9 +360,12 @@ def _names_a_number(name: str) -> bool:
 def _identifier_reason(base: ColumnProfile, counts: Mapping[str, int], values: Floats, weights: Ints) -> str:
     """Return why whole numbers seem to name the row; empty: they do not."""
     n = int(weights.sum())
-    if len(values) < _NEARLY_UNIQUE * n or n <= MANY_VALUES or any(not text.strip().isdigit() for text in counts):
+    if len(values) < _NEARLY_UNIQUE * n or n <= MANY_VALUES:
         return ""
-    widths = {len(text.strip().lstrip("+-")) for text in counts}
+    texts = list(map(str.strip, counts))
+    if not all(map(str.isdigit, texts)):
+        return ""
+    widths = set(map(len, texts))
     one_width = len(widths) == 1
     named = _names_a_number(base.name)
     counts_up = values[-1] - values[0] + 1 <= 1.5 * n
@@ -393,7 +438,15 @@ def _of_numbers(
     rest = ~np.isin(values, points.values)
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
     edges = without_point_bins(edges, points.values, resolution)
-    return _with_ranges(with_changes(base, decimals=decimals), edges, points, weights[rest], n_distinct=int(rest.sum()))
+    endings = find_endings(values[rest], weights[rest], kind=base.kind, decimals=decimals)
+    base = with_changes(base, _endings_reason(endings, "numbers"), decimals=decimals, endings=endings)
+    return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
+
+
+def _endings_reason(endings: Endings, noun: str) -> str:
+    if not endings:
+        return ""
+    return f"its {noun} end in {shortened([f'{text} ({share:.0%})' for text, share in endings])}: records keep these endings"
 
 
 def _can_be_written(values: Floats) -> Bools:
@@ -421,6 +474,9 @@ def _of_moments(base: ColumnProfile, values: Floats, weights: Ints, choice: Choi
     rest = ~np.isin(values, points.values)
     make = date_edges if base.kind == "date" else moment_edges
     edges = make(values[rest], weights[rest], n_bins=_n_bins(base.n_rows, choice)) if rest.sum() > 1 else []
+    if base.kind in ENDED_KINDS:
+        endings = find_endings(values[rest], weights[rest], kind=base.kind, pattern=base.pattern)
+        base = with_changes(base, _endings_reason(endings, PLURALS[base.kind]), endings=endings)
     return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
 
 

@@ -18,7 +18,7 @@ from verticil.party.dataset.sources.opening import count_lines
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
-from verticil.tables.lost_lines import check_lines, comment_notes, ragged_notes
+from verticil.tables.lost_lines import check_lines, comment_notes, ragged_notes, total_notes
 from verticil.tables.reading import guess_reading
 
 MAX_ROWS: Final = 20_000_000
@@ -92,12 +92,11 @@ def texts_of(
         n_ragged += part.n_ragged
         for name, column in part.columns.items():
             place_of_text = texts[name]
-            n_before = len(place_of_text)
-            places = np.array(
-                [place_of_text.setdefault(text, len(place_of_text)) for text in column.distinct], dtype=np.int64
-            )
-            new_texts = itertools.islice(reversed(place_of_text), len(place_of_text) - n_before)
-            n_bytes += sum(map(sys.getsizeof, new_texts))
+            places = np.fromiter(map(place_of_text.get, column.distinct, itertools.repeat(-1)), dtype=np.int64)
+            if (is_new := places < 0).any():
+                new_texts = list(itertools.compress(column.distinct, is_new.tolist()))
+                places[is_new] = _add(place_of_text, new_texts)
+                n_bytes += sum(map(sys.getsizeof, new_texts))
             rows[name].append(places[column.index])
         if n_bytes > TEXTS_BYTES:
             problem = f"its distinct texts have more than {TEXTS_BYTES >> 20} MiB together"
@@ -120,8 +119,20 @@ def texts_of(
             party=party, source=name, texts=present, counts=counts[counts > 0].tolist(), index=index
         )
     if rule.format == "csv" and names:
-        notes += comment_notes(columns[names[0]].texts, columns[names[0]].counts)
+        first = columns[names[0]]
+        notes += comment_notes(first.texts, first.counts)
+        notes += total_notes(first.texts[int(first.index[-1])])
     return TextTable(columns=columns, n_rows=n_rows, notes=notes, rule=rule)
+
+
+def _add(place_of_text: dict[str, int], new_texts: Sequence[str]) -> NDArray[np.int64]:
+    """Give texts the next places, and return these; a part can name one text twice."""
+    n_before = len(place_of_text)
+    place_of_text.update(zip(new_texts, itertools.count(n_before), strict=False))
+    if len(place_of_text) == n_before + len(new_texts):
+        return n_before + np.arange(len(new_texts))
+    place_of_text.update(zip(dict.fromkeys(new_texts), itertools.count(n_before), strict=False))
+    return np.fromiter(map(place_of_text.__getitem__, new_texts), dtype=np.int64)
 
 
 def check_size(rule: DatasetRule, n_rows: int, n_columns: int) -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
-from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS, Kind
+from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.typed_variables import bin_labels
-from verticil.tables.columns import ColumnProfile, TableProfile
+from verticil.tables.columns import PLURALS, ColumnProfile, TableProfile
 from verticil.tables.ranges import FEWEST_ROWS
-
-_PLURALS: Final[Mapping[Kind, str]] = {
-    "integer": "numbers", "number": "numbers", "date": "dates", "datetime": "dates with a time", "time": "times of day",
-    "category": "texts", "ordered": "texts", "boolean": "truth values",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +125,7 @@ def column_reasons(item: ColumnProfile, *, are_declared: bool = True) -> Iterato
             if item.written == "1234.5"
             else ""
         )
-        yield f'it holds {_PLURALS[item.kind]} written as {item.written}{signs}; in party.toml: written = "{item.written}"'
+        yield f'it holds {PLURALS[item.kind]} written as {item.written}{signs}; in party.toml: written = "{item.written}"'
     if item.timezone:
         yield f"its moments have a zone: records have them in {item.timezone}"
     for point in item.far:
@@ -145,8 +139,8 @@ def column_reasons(item: ColumnProfile, *, are_declared: bool = True) -> Iterato
         shape = Variable(name="x", owner="x", labels=(*labels, "unknown"), bins=item.bins)
         if wide := [labels[place] for place in shape.wide_bins]:
             yield (
-                f"{', '.join(wide)} is much wider than the bins beside: divide it, or declare `means`, without which numbers are "
-                "spread evenly over it"
+                f"{', '.join(wide)} is much wider than the bins beside: divide it, or declare `means`; nothing else says where "
+                "its numbers lie"
             )
     if 0 < item.n_missing < FEWEST_ROWS:
         yield f"{_rows(item.n_missing, 'no value')}, fewer than {FEWEST_ROWS}: such a row gets a category that is drawn"

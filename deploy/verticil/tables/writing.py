@@ -13,11 +13,19 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
-from verticil.shared.documents.written_values.numbers import EXAMPLES, MAX_STYLE, OLD_STYLES, NumberStyle, read_plain
+from verticil.shared.documents.written_values.numbers import (
+    EXAMPLES,
+    MAGNIFIED,
+    MAGNITUDES,
+    MAX_STYLE,
+    OLD_STYLES,
+    NumberStyle,
+    read_plain,
+)
 from verticil.shared.documents.written_values.reading import value_reader
 
 SAMPLE: Final = 2_000
@@ -28,7 +36,12 @@ _CORE: Final = re.compile(
     r"(?P<before>[^0-9+\-\u2212\u2013<>\u2264\u2265.,]*?)\s*(?P<core>[<>\u2264\u2265=\s]*[+\-\u2212\u2013]?\s*"
     r"[^0-9\s]{0,3}?[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f]*[0-9](?:[eE][+-]?[0-9]+)?[.,]?)\s*(?P<behind>[^0-9]*)"
 )
+_EXAMPLE_OF: Final = {"plain": "1234.5", "decimal-comma": "1234,5"}
 _CURRENCY: Final = re.compile(r"[A-Z]{3}|Rs|kr|Fr|CHF")
+_MAGNITUDE: Final = re.compile(
+    rf"(?<=[0-9.,])[ \u00a0]?({'|'.join(map(re.escape, sorted(MAGNITUDES, key=len, reverse=True)))})(?![^\W_])"
+)
+_MONEY: Final = re.compile(r"[^\W\d_]{3}\b|[$€£¥₹₽₩₺₴]|\b(?:Rs|kr|Fr|zł|Kč)\b")
 _THREE: Final = re.compile(r"[+\-\u2212]?[1-9][0-9]{0,2}(?:[.,][0-9]{3})+")
 _UNUSUAL_SIGNS: Final = re.compile("[\u2212\u2012\u2013\u2014\ufe63\uff0d<>\u2264\u2265]")
 DAYS: Final = (
@@ -107,6 +120,13 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
     some = sample(texts)
     if _are_plain(some):
         return Writing(written="plain", n_read=len(some), n_texts=len(some))
+    if (bare := _without_magnitudes(some)) is not None:
+        own = guess_numbers(bare, delimiter=delimiter)
+        written = re.sub(r"(?<=[.,]5)", MAGNIFIED, _EXAMPLE_OF.get(own.written, own.written))
+        doubt = "; ".join(
+            filter(None, (own.doubt, "letters behind its numbers (k, M, bn) stand for thousands and more"))
+        )
+        return replace(own, written=written, doubt=doubt, n_texts=len(some))
     unit, is_before, unit_share = _unit(some)
     ways = [*OLD_STYLES, *EXAMPLES]
     if unit:
@@ -130,6 +150,21 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
         doubt = "; ".join(filter(None, (doubt, partly)))
         own_unit = own_unit if any(map(str.isalpha, own_unit)) else ""
     return Writing(written=written, n_read=most, n_texts=len(some), doubt=doubt, unit=own_unit)
+
+
+def _without_magnitudes(texts: Sequence[str]) -> list[str] | None:
+    """Return texts without the letters that stand for thousands and more behind their numbers; None: these are a unit, or codes.
+
+    One letter alone multiplies where some numbers lack it, or money has it: all in m are metres.
+    """
+    bare = [_MAGNITUDE.sub("", text, count=1) for text in texts]
+    letters = Counter(match[1] for text in texts if (match := _MAGNITUDE.search(text)) is not None)
+    powers = {MAGNITUDES[letter] for letter in letters}
+    has_bare = sum(letters.values()) < len(texts) and 3 in powers
+    is_money = all(_MONEY.search(text) for text in texts)
+    if len(powers) > 1 or (powers and (is_money or has_bare)):
+        return bare
+    return None
 
 
 def _are_plain(texts: Sequence[str]) -> bool:
@@ -160,7 +195,11 @@ def _unit(texts: Sequence[str]) -> tuple[str, bool, float]:
             continue
         n += 1
         before, behind = match["before"].strip(), match["behind"].strip()
-        inner = re.sub(r"[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f+\-\u2212\u2013<>\u2264\u2265=eE]", "", match["core"])
+        inner = re.sub(
+            r"[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f+\-\u2212\u2013<>\u2264\u2265=]|(?<=[0-9])[eE](?=[+-]?[0-9])",
+            "",
+            match["core"],
+        )
         before = before or inner
         if before and behind:
             continue

@@ -81,6 +81,7 @@ class MinerConfig:
         randomized_days: days after publication until the randomized columns are deleted; 0 deletes them at once.
         metrics: where the page for a monitoring system is served; None: nowhere.
         page: where the daemon serves the pages for the miner's operator (`verticil miner ui`); None: nowhere.
+        page_certificates: over TLS, also for analysts by their certificates.
     """
 
     name: str
@@ -96,6 +97,7 @@ class MinerConfig:
     randomized_days: int
     metrics: tuple[str, int] | None = None
     page: tuple[str, int] | None = None
+    page_certificates: bool = False
 
 
 _LIMITS: Final = {
@@ -135,6 +137,8 @@ def load_miner(path: Path) -> MinerConfig:
     limits = table.table("limits", optional=True)
     workers = table.table("workers", optional=True)
     retention = table.table("retention", optional=True)
+    page = table.table("ui", optional=True)
+    page_certificates = page.value(bool, "certificates", False)
     certificate = path_in(identity, "certificate", base)
     config = MinerConfig(
         name=table.value(str, "name"),
@@ -151,7 +155,8 @@ def load_miner(path: Path) -> MinerConfig:
         workers=Workers(**_all_bounded(workers, Workers(), _WORKERS)),
         randomized_days=_number_within(retention, "randomized_days", 30, 0, 36_500),
         metrics=metrics_address(table.table("metrics", optional=True)),
-        page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT),
+        page=listen_address(page, hint=PAGE_HINT, has_tls=page_certificates),
+        page_certificates=page_certificates,
     )
     check_address(table, "listen", config.listen, example="0.0.0.0:8443")
     if not config.name or "/" in config.name:

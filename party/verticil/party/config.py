@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from verticil.party.codebook import known_from
-from verticil.party.dataset.sources.column_rules import read_column_rule
+from verticil.party.dataset.sources.column_rules import columns_of_summary, read_column_rule
 from verticil.party.dataset.sources.server import Server, has_password, no_url
-from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, DatasetRule, Format
+from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, DatasetRule, Format, OneRow
 from verticil.party.dataset.sources.statement import no_query, no_table
 from verticil.party.limits.limits import (
     DELTA_STUDIES,
@@ -42,7 +42,7 @@ from verticil.shared.documents.config import (
     read_toml,
 )
 from verticil.shared.documents.record import read
-from verticil.shared.documents.toml_table import Table, is_name
+from verticil.shared.documents.toml_table import Table, is_name, near_hint
 from verticil.shared.federation.identity.key_words import says
 from verticil.shared.federation.identity.signing import public_key_from
 from verticil.shared.federation.transport.metrics import metrics_address
@@ -134,6 +134,7 @@ def load_party(path: Path) -> PartyConfig:
         )
     rules = {key: dataset_rule(rule, base) for key, rule in datasets.items()}
     _check_files(table, rules)
+    _check_denied(table, rules)
     keys = _approver_keys(table.tables("approver", optional=True))
     federation = load_federation(path_in(table, "federation", base))
     config = PartyConfig(
@@ -192,6 +193,17 @@ def _check_files(table: Table, datasets: Mapping[str, DatasetRule]) -> None:
                 f"is the table of [dataset.{other}], expected one data set for each",
                 hint="the epsilon ever spent is summed for each data set",
             )
+
+
+def _check_denied(table: Table, datasets: Mapping[str, DatasetRule]) -> None:
+    """Refuse a summary that looks at a column which never leaves."""
+    denied = set(table.table("policy").strings("deny_columns", []))
+    for name, rule in datasets.items():
+        for variable, column in rule.columns.items():
+            if (summary := column.summary) is not None and (used := denied & {*columns_of_summary(summary)}):
+                hint = "take it out of policy.deny_columns, or make the summary of other columns"
+                place = f"dataset.{name}.columns.{variable}"
+                table.fail(place, f"looks at column '{min(used)}', which is in policy.deny_columns", hint=hint)
 
 
 _FILES: Final = tuple(kind for kind in get_args(Format) if kind != "server")
@@ -270,15 +282,49 @@ def dataset_rule(table: Table, base: Path) -> DatasetRule:
             name: _related_rule(item, table.value(str, "id"), base)
             for name, item in table.named_tables("tables").items()
         },
+        one_row=cast("OneRow", table.choice("one_row", get_args(OneRow)[1:], "")) if table.has("one_row") else "",
+        order=_order(table),
     )
+    _check_summaries(table, rule)
+    if rule.one_row in ("first", "last") and not rule.order:
+        table.fail(
+            "order", f'missing beside one_row = "{rule.one_row}", expected the column that orders a person\'s rows'
+        )
     table.finish()
     return rule
 
 
+def _order(table: Table) -> tuple[str, ...]:
+    """Return the columns that order a person's rows: one, or several in a list."""
+    if not table.has("order"):
+        return ()
+    return table.strings("order") if isinstance(table.raw("order"), list) else (table.value(str, "order"),)
+
+
+def _check_summaries(table: Table, rule: DatasetRule) -> None:
+    """Check that each summary is of a table that is there, has an order where it needs one, and does not say who a person is."""
+    for variable, column in rule.columns.items():
+        if (summary := column.summary) is None:
+            continue
+        key = f"columns.{variable}"
+        related = rule.tables.get(summary.table)
+        if related is None:
+            hint = (
+                near_hint(summary.table, rule.tables) or f"write [dataset.NAME.tables.{summary.table}] with its place"
+            )
+            table.fail(key, f"table '{summary.table}' is no related table of the data set", hint=hint)
+        if summary.kind in ("first", "last") and not related.order:
+            hint = f"write order = COLUMN in [dataset.NAME.tables.{summary.table}]"
+            table.fail(key, f'summary = "{summary.kind}" needs an order of the rows, and the table has none', hint=hint)
+        if related.id in columns_of_summary(summary):
+            table.fail(key, f"looks at '{related.id}', which names the person, expected another column")
+
+
 def _related_rule(table: Table, id_column: str, base: Path) -> DatasetRule:
     """Return the rule to read a related table."""
-    if table.has("tables"):
-        table.fail("tables", "stands in a related table, expected it in [dataset.NAME] only")
+    for key in ("tables", "one_row"):
+        if table.has(key):
+            table.fail(key, "stands in a related table, expected it in [dataset.NAME] only")
     return dataset_rule(table if table.has("id") else table.with_value("id", id_column), base)
 
 
@@ -294,9 +340,15 @@ def columns_toml(rule: DatasetRule, dataset: str = "people") -> str:
     for name, column in rule.columns.items():
         recode = ", ".join(f"{_quote(text)} = {_quote(other)}" for text, other in column.recode.items())
         lines += ["", f"[dataset.{dataset}.columns.{_quote(name)}]"]
-        lines += [f"source = {_quote(column.source)}"] * (column.source != name)
+        if (summary := column.summary) is not None:
+            lines += [f"table = {_quote(summary.table)}", f"summary = {_quote(summary.kind)}"]
+            lines += [f"source = {_quote(summary.column)}"] * bool(summary.column)
+            lines += [f"where = {_quote(summary.where)}"] * bool(summary.where)
+        elif column.source != name:
+            lines += [f"source = {_quote(column.source)}"]
         lines += [f"recode = {{ {recode} }}"] * bool(recode)
-        lines += [f"written = {_quote(column.written)}"] * (column.written != "plain")
+        written = column.written if summary is None else summary.written
+        lines += [f"written = {_quote(written)}"] * (written != "plain")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -324,13 +376,14 @@ def place_toml(rule: DatasetRule, base: Path) -> str:
     lines |= {"table": rule.table, "query": rule.query}
     if rule.format == "csv":
         lines |= {"delimiter": rule.delimiter, "encoding": rule.encoding}
-    lines |= {"sheet": rule.sheet}
+    lines |= {"sheet": rule.sheet, "one_row": rule.one_row}
     texts = {
         key: os.path.relpath(value.resolve(), base.resolve()) if isinstance(value, Path) else value
         for key, value in lines.items()
         if value
     }
     numbers = f"skip = {rule.skip}\n" * bool(rule.skip) + "quote = false\n" * (not rule.quote)
+    numbers += f"order = [{', '.join(map(_quote, rule.order))}]\n" * bool(rule.order)
     return numbers + "".join(f"{key} = {_quote(text)}\n" for key, text in texts.items())
 
 

@@ -1,22 +1,20 @@
 """Related tables at a site: where the columns of their slots come from, and the rows of a study's people laid into them.
 
 A slot's column is a column of its own: with a source, a codebook and a sticky draw that no other slot shares. Which rows are laid
-(`RelatedTable.keep`, `order` and `max_rows`) is part of its codebook, so another choice is another draw. The rows of a related
-table are in memory while they are laid.
+(`RelatedTable.keep`, `order` and `max_rows`) is part of its codebook, so another choice is another draw.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from verticil.party.dataset import perturb, pseudonyms
+from verticil.party.dataset import perturb
 from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.related_rows import drawn_codes, people_by_tag, read_rows
+from verticil.party.dataset.related_rows import drawn_codes, people_by_tag, read_rows, tags_by
 from verticil.party.dataset.source import Batch
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import DatasetRule
@@ -118,6 +116,7 @@ def read_related(
     site_secret: bytes,
     tag_macs: Macs,
     key_of: Callable[[str], bytes],
+    folder: Path,
 ) -> RelatedColumns:
     """Read the related tables of one data set for people of its table.
 
@@ -130,16 +129,13 @@ def read_related(
         site_secret: of this site.
         tag_macs: makes the tags.
         key_of: returns the key by which categories of a column are drawn where none is declared.
+        folder: for rows that do not fit into memory.
 
     Raises:
         DataFault, Misuse: as `source.read_records`.
     """
 
-    def tags_of(texts: Sequence[str]) -> Tags:
-        ids = pseudonyms.packed_ids(texts, normalise)
-        return np.where(ids.empty[:, None], np.uint8(0), tag_macs.of(ids)).astype(np.uint8)
-
-    people, found = people_by_tag(tags, tags_of), RelatedColumns()
+    people, found = people_by_tag(tags, tags_by(tag_macs, normalise)), RelatedColumns()
     for table in dict.fromkeys(place.table for place in places.values()):
         persons, fingerprints = PersonMacs(site_secret), SourceFingerprints(site_secret)
 
@@ -148,7 +144,7 @@ def read_related(
             fingerprints.take(pairs[batch.index, :KEY_BYTES], batch.texts, are_people[batch.index])
 
         key = derived_key(site_secret, _PURPOSE, table.name.encode())
-        laid = read_rows(rules[table.name], table, schema, people, key=key, watch=watch)
+        laid = read_rows(rules[table.name], table, schema, people, key=key, folder=folder, watch=watch)
         for name, codes in drawn_codes(table, schema, laid, people.tags, key_of):
             found.codes[name] = codes
             found.fingerprints[name] = perturb.fingerprint(people.tags, codes)

@@ -98,6 +98,13 @@ def counted_tables(columns: Sequence[Codes], study: Study, *, check: Callable[[]
     three_way = [(a, b, c) for a, b, c in (members for members in measured if len(members) == 3)]
     pairs = [(a, b) for a, b in (members for members in measured if len(members) == 2)]
     tables = from_columns(
-        columns, units, study.schema.n_states, three_way=three_way, pairs=pairs, parts=1, check=check or (lambda: None)
+        columns,
+        units,
+        study.schema.n_states,
+        three_way=three_way,
+        pairs=pairs,
+        alone=[members[0] for members in measured if len(members) == 1],
+        parts=1,
+        check=check or (lambda: None),
     )
     return dataclasses.replace(tables, orders=orders_of(study))

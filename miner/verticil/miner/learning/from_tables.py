@@ -237,7 +237,7 @@ def _by_privbayes(tables: NoisyTables, of_model: ModelTables, pairs: PairScores,
     counts = {
         pair: np.asarray(of_model.count_family(pair)[0], np.float64) for pair in itertools.combinations(range(d), 2)
     }
-    deviation = min(table.sigma for table in tables.tables)
+    deviation = min(table.sigma for table in tables.tables if len(table.units) > 1)
     return learn_structure(
         scores_of_tables(counts, d) * pairs.significant,
         study.schema.n_states,

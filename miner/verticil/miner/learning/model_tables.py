@@ -115,19 +115,19 @@ def observed_of(noisy_tables: NoisyTables, axes: Sequence[int]) -> tuple[Measure
         axes: the family's variables: the parents ascending, then the child.
 
     Returns:
-        The table, its counts in the design's order of axes, and the design; None: it was not measured. Of one unit without a
-        table of its own the counts are the mean of others' sums, and the table says how much noise they have.
+        The table, its counts in the design's order of axes, and the design; None: it was not measured. Of one unit the counts
+        are the mean of its own table and the sums of others, and the table says how much noise they have.
     """
     design = family_design(noisy_tables.units, noisy_tables.n_states, axes)
     units = design.units
+    if len(units) == 1:
+        counts, variance = noisy_tables.one_way(units[0])
+        return MeasuredTable(units=units, counts=counts, sigma=math.sqrt(variance)), counts, _whole(design)
     table = noisy_tables.table(sorted(units))
     if table is not None:
         order = np.argsort(np.argsort(units))
         return table, np.ascontiguousarray(table.counts.transpose(order)), _whole(design)
-    if len(units) != 1:
-        return None
-    counts, variance = noisy_tables.one_way(units[0])
-    return MeasuredTable(units=units, counts=counts, sigma=math.sqrt(variance)), counts, _whole(design)
+    return None
 
 
 def _whole(design: FamilyDesign) -> FamilyDesign:

@@ -23,6 +23,7 @@ from verticil.miner.storage.records import ReleaseFile
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.federation.audit import AuditLine
 from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.pages.login import Login
 from verticil.shared.pages.rendering import Problem, Templates
 from verticil.shared.pages.server import REPORT_POLICY, PageServer, form_of
 from verticil.shared.pages.study_status import age_text, name_study, revocations, votes, why
@@ -43,6 +44,7 @@ _STAGES: Final = (
     ("published", (State.PUBLISHED,)),
 )
 _REPORT: Final = "report.html"
+_UNANSWERED: Final = "The miner did not answer; the same form again does nothing twice"
 STUDY_BYTES: Final = 1 << 20
 """Of a study that is pasted into a form, as it is sent."""
 
@@ -126,7 +128,12 @@ class LogPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitPage:
-    """A form for a study."""
+    """A form for a study; after a refusal with its text, and what is wrong with it."""
+
+    heading: str = "Submit a study"
+    text: str = ""
+    problem: str = ""
+    hint: str = ""
 
 
 def _finite(value: float) -> str:
@@ -240,7 +247,8 @@ class MinerPages:
                 raise Misuse("USAGE", message, hint="type the id as it stands above the form")
             await self._source.end(digest, form.get("reason", ""))
         except VerticilError as error:
-            return self._problem(request, error, heading="Nothing was ended", status=422, back="./")
+            heading = _refused(error, "Nothing was ended")
+            return self._problem(request, error, heading=heading, status=422, back="./")
         return RedirectResponse("./?done=end", 303)
 
     async def _submit(self, request: Request) -> Response:
@@ -248,7 +256,9 @@ class MinerPages:
         try:
             digest = await self._source.submit(read_study_text(text, Path()))
         except VerticilError as error:
-            return self._problem(request, error, heading="Nothing was submitted", status=422, back="submit")
+            heading = _refused(error, "Nothing was submitted")
+            page = SubmitPage(heading=heading, text=text, problem=f"{error.code}: {error.message}", hint=error.hint)
+            return self._shown(request, "submit", page, status=422)
         return RedirectResponse(f"./study/{digest.hex()}/", 303)
 
     # ---- what they share
@@ -269,10 +279,19 @@ class MinerPages:
         return TEMPLATES.answer(request, "problem", problem, status=status, live=False, **self._beside())
 
 
-def miner_server(source: Source, address: tuple[str, int], *, clock: Callable[[], dt.datetime] = utc_now) -> PageServer:
+def miner_server(
+    source: Source, address: tuple[str, int], *, login: Login | None = None, clock: Callable[[], dt.datetime] = utc_now
+) -> PageServer:
     """Return a server of the miner's pages; raises as `PageServer`."""
     pages = MinerPages(source, clock=clock)
-    return PageServer(pages.routes, address, fingerprint=source.version, decides=True, form_bytes=STUDY_BYTES)
+    return PageServer(
+        pages.routes, address, fingerprint=source.version, decides=True, form_bytes=STUDY_BYTES, login=login
+    )
+
+
+def _refused(error: VerticilError, words: str) -> str:
+    """Return the heading over an error: `words`, unless the miner may have done it before the line broke."""
+    return _UNANSWERED if error.code in ("UNREACHABLE", "DEADLINE") else words
 
 
 def _digest(request: Request) -> bytes:

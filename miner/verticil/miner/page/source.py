@@ -14,8 +14,12 @@ from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import ReleaseFile, StudyRecord
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.audit import AuditLine
+from verticil.shared.federation.identity.identity import Identity
 from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import require_reviewed
+from verticil.shared.study.states import State, require_withdrawn
 from verticil.wire.v1 import control_pb2
 
 
@@ -96,7 +100,7 @@ class NodeSource:
         self._miner = node
         self._audit = audit
         self._exchange = exchange
-        self._operator = node.session.identity  # the miner is told of every study, and owns none
+        self._identity = node.session.identity  # the miner is told of every study, and owns none
 
     async def version(self) -> object:
         """Return how often the node has changed, and how far each party says that it is."""
@@ -104,12 +108,12 @@ class NodeSource:
 
     async def studies(self) -> Sequence[control_pb2.StudySummary]:
         """Return all studies, oldest first."""
-        return list((await self._miner.control.ListStudies(self._operator, control_pb2.ListStudiesRequest())).studies)
+        return list((await self._miner.control.ListStudies(self._identity, control_pb2.ListStudiesRequest())).studies)
 
     async def study(self, digest: bytes) -> control_pb2.StudySummary:
         """Return one study; raises Misuse: STUDY_UNKNOWN."""
         request = control_pb2.GetStudyRequest(study_digest=digest)
-        return (await self._miner.control.GetStudy(self._operator, request)).study
+        return (await self._miner.control.GetStudy(self._identity, request)).study
 
     async def proposal(self, digest: bytes) -> Study | None:
         """Return what a study asks."""
@@ -146,6 +150,45 @@ class NodeSource:
     async def submit(self, study: Study) -> bytes:
         """Refuse: a study has an analyst, who proposes it with their certificate."""
         raise Misuse("USAGE", "the miner's operator proposes no study", hint="an analyst does, with their certificate")
+
+
+class AnalystSource(NodeSource):
+    """The running miner's facts for an analyst whose certificate opened its page: what the miner tells them over a line, too.
+
+    Args:
+        base: the operator's.
+        identity: the analyst's.
+    """
+
+    def __init__(self, base: NodeSource, identity: Identity) -> None:
+        super().__init__(base.node, base._miner, base._audit, base._exchange)
+        self.reader = identity.name
+        self._identity = identity
+
+    async def proposal(self, digest: bytes) -> Study | None:
+        """Return what a study of this analyst's asks; None: another's."""
+        record = await asyncio.to_thread(self._miner.session.record, digest)
+        return await super().proposal(digest) if record.submitter == self.reader else None
+
+    async def events(self, digest: bytes) -> Sequence[StudyEvent]:
+        """Return nothing: the miner tells no analyst when each thing happened."""
+        return ()
+
+    async def log(self) -> Sequence[AuditLine]:
+        """Return nothing: the log is the operator's."""
+        return ()
+
+    async def end(self, digest: bytes, reason: str) -> None:
+        """Withdraw a study of this analyst's; raises as `Control.CancelStudy`, and STUDY_OVER."""
+        request = control_pb2.CancelStudyRequest(study_digest=digest)
+        state = (await self._miner.control.CancelStudy(self._identity, request)).state
+        require_withdrawn((await self.study(digest)).study_id, State(state))
+
+    async def submit(self, study: Study) -> bytes:
+        """Propose a study to the parties; its digest. Raises as `Control.SubmitStudy`, and UNREVIEWED."""
+        require_reviewed(study)
+        request = control_pb2.SubmitStudyRequest(proposal=to_bytes(study))
+        return (await self._miner.control.SubmitStudy(self._identity, request)).study_digest
 
 
 def events_of(record: StudyRecord) -> tuple[StudyEvent, ...]:

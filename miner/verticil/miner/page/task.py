@@ -1,22 +1,37 @@
 """The pages of a running miner, in the daemon's own event loop, where ``[ui]`` of miner.toml says where.
 
-The address, with its token, stands in ``state/page.url`` (mode 0600) for ``verticil miner ui`` to print. What pages take is
-imported only here, and only then.
+The address, with its token, stands in ``state/page.url`` (mode 0600) for ``verticil miner ui`` to print. With ``certificates =
+true`` they are served over TLS with the miner's own certificate, and an analyst's certificate opens pages of that analyst's. What
+pages take is imported only here, and only then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
 
 from verticil.miner.config import MinerConfig
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import check_validity, identity_of, load_credentials
+from verticil.shared.federation.membership.current import FollowedCredentials
+from verticil.shared.federation.transport.authorization import check_access, check_revoked
+from verticil.shared.federation.transport.interface import Control
 from verticil.shared.storage.disk import replace_file
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+    from verticil.miner.page.source import NodeSource
+    from verticil.shared.pages.login import Login
 
 _FILE: Final = "page.url"
 _log = logging.getLogger(__name__)
@@ -34,7 +49,9 @@ async def _serve_pages(config: MinerConfig, node: MinerNode, audit: MinerAudit) 
 
     source = NodeSource(config.name, node, audit, Exchange(config, node, audit=audit))
     try:
-        server = miner_server(source, config.page)
+        server = miner_server(
+            source, config.page, login=_login(config, node, source) if config.page_certificates else None
+        )
     except VerticilError as error:
         _log.warning("the pages are not served: %s", error)
         return
@@ -44,6 +61,34 @@ async def _serve_pages(config: MinerConfig, node: MinerNode, audit: MinerAudit) 
             await server.serve(asyncio.Event())
         finally:
             place.unlink(missing_ok=True)
+
+
+def _login(config: MinerConfig, node: MinerNode, source: NodeSource) -> Login:
+    """Return the login of analysts by their certificates, which count here as they do for calls over a line."""
+    from verticil.miner.page.pages import MinerPages
+    from verticil.miner.page.source import AnalystSource
+    from verticil.shared.pages.login import Login, ServerFiles
+
+    first = load_credentials(config.certificate, config.key, config.federation)
+    credentials = FollowedCredentials(first, config.federation)
+
+    def server() -> ServerFiles:
+        now = credentials.current()
+        return ServerFiles(certificate=now.certificate, key=now.key)
+
+    def admit(certificate: x509.Certificate) -> str:
+        identity = identity_of(certificate)
+        check_validity(certificate, at=node.session.clock(), what="the browser's certificate")
+        check_revoked(certificate.serial_number, identity, node.session.revocations)
+        check_access(identity, Control.submit_study.path, federation=config.federation.name)
+        return identity.name
+
+    def pages(name: str) -> Sequence[BaseRoute]:
+        identity = Identity(federation=config.federation.name, role=Role.ANALYST, name=name)
+        return MinerPages(AnalystSource(source, identity)).routes
+
+    trusted = first.ca_pem.decode("ascii")
+    return Login(server=server, trusted=trusted, admit=admit, routes_of=pages, token_too=True)
 
 
 def page_address(config: MinerConfig) -> str:

@@ -42,7 +42,7 @@ from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.numerics.joint.coarse import noised_in_sets
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import Study
-from verticil.shared.study.tables import coarse_pairs, set_sigmas, tables_sigma
+from verticil.shared.study.tables import coarse_pairs, set_sigmas, table_sigmas, tables_sigma
 
 _PURPOSE: Final = b"verticil/noisy-tables/v1"
 _SIZE: Final = 32
@@ -90,10 +90,9 @@ class TableNoise:
     ) -> None:
         self._files, self._study, self._n_common, self._seed = files, study, n_common, seed
         hashes = [column.sha256 for column in columns]
-        self._sigma = tables_sigma(study)
         self.exact = TablesFile(path=files.learning / "tables", binding=binding_of_tables(study, hashes, n_common, 0.0))
         self.noisy = TablesFile(
-            path=files.noisy_tables, binding=binding_of_tables(study, hashes, n_common, self._sigma)
+            path=files.noisy_tables, binding=binding_of_tables(study, hashes, n_common, tables_sigma(study))
         )
 
     def has_noisy_tables(self) -> bool:
@@ -119,8 +118,8 @@ class TableNoise:
         secret = self._secret(again=again)
         tables = read_tables(self.exact.path, self._study, self._n_common, self.exact.binding, noisy=False)
         key = derived_key(secret, _PURPOSE, digest(self._study), self.noisy.binding)
-        pairs, coarse_sigma = coarse_pairs(self._study), set_sigmas(self._study).coarse
-        noisy = noised_in_sets(tables, pairs, key, sigma=self._sigma, coarse_sigma=coarse_sigma)
+        pairs, sigmas = coarse_pairs(self._study), table_sigmas(self._study)
+        noisy = noised_in_sets(tables, pairs, key, sigma=sigmas, coarse_sigma=set_sigmas(self._study).coarse)
         write_tables(self.noisy.path, noisy, self.noisy.binding)
         remove_durably(self.exact.path)
 

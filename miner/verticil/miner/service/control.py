@@ -25,6 +25,7 @@ from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.transfer import release_parts
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
+from verticil.miner.storage.worth import published_worth
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.study.names import choose, fits
@@ -165,7 +166,20 @@ class Control:
     def _show(self, record: StudyRecord, identity: Identity) -> control_pb2.StudySummary:
         if not self._is_told_of(record, identity):
             raise _unknown()
-        return self._summary(record)
+        summary = self._summary(record)
+        if self._session.state(record) is State.PUBLISHED:
+            worth = published_worth(self._session.store.study(record.digest).release)
+            if worth is not None:
+                summary.worth.CopyFrom(
+                    control_pb2.Worth(
+                        two_way=worth.two_way,
+                        independent=worth.independent,
+                        one_way=worth.one_way,
+                        drowned=worth.drowned,
+                        weakened=worth.weakened,
+                    )
+                )
+        return summary
 
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)

@@ -44,7 +44,8 @@ class CatalogueSize:
     @property
     def words(self) -> str:
         """Say for people how much is known."""
-        return f"{self.studies} studies with {self.versions} changes"
+        studies = "1 study" if self.studies == 1 else f"{self.studies} studies"
+        return f"{studies} with {self.versions} change{'' if self.versions == 1 else 's'}"
 
 
 class MinerAudit:

@@ -47,7 +47,7 @@ class _Memory:
         if self.found is None:
             return "there is none" if self.used or self.strangers else ""
         if self.found.studies < self.anchored.studies or self.found.versions < self.anchored.versions:
-            return f"it has {self.found.words}, and the audit log says that there were {self.anchored.words}"
+            return f"it has {self.found.words}, and the audit log counts {self.anchored.words}"
         return f"it does not know {len(self.strangers)} studies that have a folder" if self.strangers else ""
 
 

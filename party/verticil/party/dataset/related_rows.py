@@ -1,26 +1,39 @@
 """The rows of a related table, read and laid into slots: each row is encoded as the study says, then put where it belongs.
 
+Rows are sorted by person: up to `MEMORY_ROWS` in memory, of more in a file without a name, so that memory grows with people and
+slots and not with rows.
+
 No value and no number of rows keeps the table from being used. What found no slot, and whom rows name that the table of people
 does not have, is counted for the site's people.
 """
 
 from __future__ import annotations
 
+import secrets
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import style_of
-from verticil.party.dataset.pseudonyms import normalise_ids
-from verticil.party.dataset.source import Batch, read_batches
+from verticil.party.dataset.gathered_records import MEMORY_ROWS, single
+from verticil.party.dataset.macs import Macs
+from verticil.party.dataset.perturb import TAG_BYTES
+from verticil.party.dataset.pseudonyms import normalise_ids, packed_ids
+from verticil.party.dataset.source import Batch, Remark, read_batches
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.dataset.undeclared_values import draw
-from verticil.shared.core.arrays import Bools, Codes, Floats
+from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.related.laying import Laid, Places, Rows, Tags, lay
+from verticil.shared.related.laying import Laid, Laying, Places, Rows, Tags
 from verticil.shared.related.tables import RelatedTable, is_structural, row_variables
+from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.sorting import Sorter, keys_of
 
 Find = Callable[[Sequence[str]], Places]
 """Returns the number of each person that ids as a table has them name, (m,); -1: nobody of the table of people."""
@@ -54,6 +67,21 @@ def people_by_id(ids: Sequence[str], tags: Tags, normalise: Sequence[str]) -> Pe
     )
 
 
+def tags_by(macs: Macs, normalise: Sequence[str]) -> Callable[[Sequence[str]], Tags]:
+    """Return what makes the tag of each of some ids, zeros where an id names nobody.
+
+    Args:
+        macs: makes tags.
+        normalise: steps applied to ids.
+    """
+
+    def tags_of(texts: Sequence[str]) -> Tags:
+        ids = packed_ids(texts, normalise)
+        return np.where(ids.empty[:, None], np.uint8(0), macs.of(ids)).astype(np.uint8)
+
+    return tags_of
+
+
 def people_by_tag(tags: Tags, tags_of: Callable[[Sequence[str]], Tags]) -> PeopleOfRows:
     """Return people whose ids are not kept, by their tags.
 
@@ -63,10 +91,19 @@ def people_by_tag(tags: Tags, tags_of: Callable[[Sequence[str]], Tags]) -> Peopl
     """
 
     own = np.ascontiguousarray(tags)
-    number_of = {tag.tobytes(): number for number, tag in enumerate(own)}
-    return PeopleOfRows(
-        find=lambda texts: np.array([number_of.get(tag.tobytes(), -1) for tag in tags_of(texts)], np.intp), tags=own
-    )
+    keys = keys_of(own, own.shape[1])
+    order = np.argsort(keys)
+    ascending = keys[order]
+
+    def find(texts: Sequence[str]) -> Places:
+        wanted = np.ascontiguousarray(tags_of(texts))
+        if not len(ascending) or not len(wanted):
+            return np.full(len(wanted), -1, np.intp)
+        names = keys_of(wanted, own.shape[1])
+        place = np.minimum(np.searchsorted(ascending, names), len(ascending) - 1)
+        return np.where(ascending[place] == names, order[place], -1)
+
+    return PeopleOfRows(find=find, tags=own)
 
 
 def read_rows(
@@ -76,6 +113,7 @@ def read_rows(
     people: PeopleOfRows,
     *,
     key: bytes,
+    folder: Path | None = None,
     watch: Callable[[Batch], None] = lambda batch: None,
 ) -> Laid:
     """Read a related table and lay its rows into slots.
@@ -85,42 +123,127 @@ def read_rows(
         table, schema: of the study.
         people: in whose slots they go.
         key: secret of the site, see `laying.lay`.
+        folder: where rows wait beyond `MEMORY_ROWS`; None: where the system has its temporary files.
         watch: is shown each batch of rows.
 
     Raises:
-        DataFault, Misuse: as `source.read_records`.
+        DataFault, Misuse: as `source.read_records`; DISK_FULL, in the folder.
     """
     variables = row_variables(table, schema)
-    whose, order = [np.empty(0, np.intp)], [np.empty(0)]
-    codes: dict[str, list[Codes]] = {variable.name: [] for variable in variables}
-    undeclared: dict[str, list[Bools]] = {variable.name: [] for variable in variables if variable.other is None}
+    open_columns = [variable.name for variable in variables if variable.other is None]
+    place, layout = Path(tempfile.gettempdir()) if folder is None else folder, _Layout(variables, open_columns)
+    sorter = Sorter(place, width=layout.width, key_bytes=layout.width, memory_rows=MEMORY_ROWS)
+    n_rows = n_unordered = 0
     for batch in read_batches(rule, variables):
         if not len(batch.index):
             continue
         watch(batch)
-        whose.append(people.find(batch.ids)[batch.index])
-        for name, column in batch.codes.items():
-            codes[name].append(column)
-        for name, is_undeclared in batch.undeclared.items():
-            undeclared[name].append(is_undeclared)
-        if table.order is not None:
-            variable = variables[table.columns.index(table.order)]
-            texts = batch.texts[rule.column(table.order).source]
-            order.append(_values(rule, variable, texts.distinct)[texts.index])
-    encoded = {v.name: np.concatenate([np.empty(0, v.code_dtype), *codes[v.name]]) for v in variables}
-    is_open = {name: np.concatenate([np.empty(0, np.bool_), *parts]) for name, parts in undeclared.items()}
-    values: Floats | None = None
+        rows = _rows_of_batch(rule, table, variables, batch, people.find(batch.ids)[batch.index])
+        n_unordered += 0 if rows.order is None else int(np.isnan(rows.order).sum())
+        with disk_faults(place):
+            sorter.add(layout.packed(rows, first=n_rows))
+        n_rows += len(rows.people)
+    laying = Laying(table, schema, people.tags, key=key, open_columns=open_columns)
+    rest = np.empty((0, layout.width), np.uint8)
+    with disk_faults(place):
+        for block in sorter.blocks():
+            together = np.concatenate([rest, block])
+            whose = layout.people(together)
+            end = int(np.searchsorted(whose, whose[-1]))  # the last person may have rows in the next block
+            rest = together[end:]
+            laying.take(layout.rows(together[:end], has_order=table.order is not None))
+    laying.take(layout.rows(rest, has_order=table.order is not None))
+    return laying.finish(n_rows, n_unordered)
+
+
+def _rows_of_batch(
+    rule: DatasetRule, table: RelatedTable, variables: Sequence[Variable], batch: Batch, whose: Places
+) -> Rows:
+    """Return a batch as rows of people."""
+    undeclared, values = dict(batch.undeclared), None
     if table.order is not None:
         variable = variables[table.columns.index(table.order)]
-        values = np.concatenate(order)
-        values[encoded[variable.name] >= variable.n_valued] = np.nan
-        values[is_open.get(variable.name, np.zeros(len(values), np.bool_))] = np.nan
-        if (
-            variable.other is None
-        ):  # a value that cannot be read has no place in the order, and a category that is drawn
-            is_open[variable.name] |= np.isnan(values) & (encoded[variable.name] < variable.n_valued)
-    rows = Rows(people=np.concatenate(whose), codes=encoded, undeclared=is_open, order=values)
-    return lay(table, schema, rows, people.tags, key=key)
+        texts, codes = batch.texts[rule.column(table.order).source], batch.codes[variable.name]
+        values = _values(rule, variable, texts.distinct)[texts.index]
+        values[codes >= variable.n_valued] = np.nan
+        if variable.other is None:
+            values[undeclared[variable.name]] = np.nan
+            # A value that cannot be read has no place in the order, and a category that is drawn.
+            undeclared[variable.name] = undeclared[variable.name] | (np.isnan(values) & (codes < variable.n_valued))
+    return Rows(people=whose, codes=batch.codes, undeclared=undeclared, order=values)
+
+
+class _Layout:
+    """Rows of people as bytes whose order is that in which they are laid: person, place in the order, categories.
+
+    Args:
+        variables: columns as a row has them.
+        open_columns: those of them that have values without a category.
+    """
+
+    def __init__(self, variables: Sequence[Variable], open_columns: Sequence[str]) -> None:
+        self._open = [variable.name for variable in variables if variable.name in open_columns]
+        self._codes = {variable.name: np.dtype(variable.code_dtype).newbyteorder(">") for variable in variables}
+        widths = [4, 8, *(1 for _ in self._open), *(kind.itemsize for kind in self._codes.values())]
+        self._ends = np.cumsum([0, *widths]).tolist()
+        self.width = self._ends[-1]
+
+    def packed(self, rows: Rows, *, first: int) -> Tags:
+        """Return rows of known people, (m, width); without an order their place is that in the source, from `first` on."""
+        numbers = np.arange(first, first + len(rows.people), dtype=np.uint64)
+        cells: list[NDArray[np.generic]] = [
+            rows.people.astype(">u4"),
+            (numbers if rows.order is None else _sortable(rows.order)).astype(">u8"),
+            *(rows.undeclared[name].astype(np.uint8) for name in self._open),
+            *(rows.codes[name].astype(kind) for name, kind in self._codes.items()),
+        ]
+        known = rows.people >= 0
+        parts = [np.ascontiguousarray(cell[known]).view(np.uint8).reshape(int(known.sum()), -1) for cell in cells]
+        return np.concatenate(parts, axis=1)
+
+    def people(self, packed: Tags) -> Places:
+        """Return the person of each row."""
+        return self._cells(packed, 0, np.dtype(">u4")).astype(np.intp)
+
+    def rows(self, packed: Tags, *, has_order: bool) -> Rows:
+        """Return the rows that were packed."""
+        n_open = len(self._open)
+        return Rows(
+            people=self.people(packed),
+            codes={
+                name: self._cells(packed, 2 + n_open + k, kind).astype(kind.newbyteorder("="))
+                for k, (name, kind) in enumerate(self._codes.items())
+            },
+            undeclared={
+                name: self._cells(packed, 2 + k, np.dtype(np.uint8)).astype(np.bool_)
+                for k, name in enumerate(self._open)
+            },
+            order=_unsorted(self._cells(packed, 1, np.dtype(">u8")).astype(np.uint64)) if has_order else None,
+        )
+
+    def _cells(self, packed: Tags, number: int, kind: np.dtype[np.generic]) -> NDArray[np.generic]:
+        part = packed[:, self._ends[number] : self._ends[number + 1]]
+        return np.frombuffer(part.tobytes(), dtype=kind)
+
+
+_SIGN: Final = np.uint64(1 << 63)
+_NOTHING: Final = np.uint64((1 << 64) - 1)
+
+
+def _sortable(values: Floats) -> NDArray[np.uint64]:
+    """Return numbers whose order is that of some values; NaN comes last.
+
+    >>> _sortable(np.array([-1.0, -0.0, 0.0, 2.5])).argsort().tolist(), _unsorted(_sortable(np.array([-1.5, np.nan])))
+    ([0, 1, 2, 3], array([-1.5,  nan]))
+    """
+    bits = (values + 0.0).view(np.uint64)
+    return np.where(np.isnan(values), _NOTHING, np.where(bits & _SIGN, ~bits, bits | _SIGN))
+
+
+def _unsorted(numbers: NDArray[np.uint64]) -> Floats:
+    """Return the values of `_sortable`."""
+    bits = np.where(numbers & _SIGN, numbers ^ _SIGN, ~numbers)
+    return np.where(numbers == _NOTHING, np.nan, bits.view(np.float64))
 
 
 def _values(rule: DatasetRule, variable: Variable, texts: Sequence[str]) -> Floats:
@@ -148,6 +271,40 @@ def drawn_codes(
             n_states = variable.n_states - is_structural(variable)  # never a category that says that there is no row
             codes = np.where(laid.undeclared[name], draw(key_of(name), tags, n_states), codes)
         yield name, codes.astype(variable.code_dtype)
+
+
+def row_remarks(
+    rule: DatasetRule, tables: Sequence[RelatedTable], schema: Schema, normalise: Sequence[str], *, folder: Path
+) -> Iterator[Remark]:
+    """Yield what becomes of the rows of a data set's related tables, for the site's people; nothing is kept.
+
+    Args:
+        rule: of the table of people.
+        tables: related tables that it has.
+        schema: of the study.
+        normalise: steps applied to ids.
+        folder: where rows wait beyond `MEMORY_ROWS`.
+
+    Raises:
+        DataFault, Misuse: as `read_rows`.
+    """
+    tags_of = tags_by(Macs(secrets.token_bytes(32), size=TAG_BYTES), normalise)
+    sorter = Sorter(folder, width=TAG_BYTES, key_bytes=TAG_BYTES, memory_rows=MEMORY_ROWS)
+    for batch in read_batches(rule, ()):
+        tags = tags_of(batch.ids)[batch.index]
+        with disk_faults(folder):
+            sorter.add(np.ascontiguousarray(tags[tags.any(axis=1)]))
+    with disk_faults(folder):
+        tags = np.concatenate([np.empty((0, TAG_BYTES), np.uint8), *single(sorter.blocks(), TAG_BYTES)])
+    people = people_by_tag(tags, tags_of)
+    for table in tables:
+        laid = read_rows(rule.tables[table.name], table, schema, people, key=secrets.token_bytes(32), folder=folder)
+        for words in counts_of(table, laid):
+            yield Remark(
+                code="DATA_ROWS_UNUSED",
+                message=f"{rule.tables[table.name].name}: {words}",
+                hint="it keeps no study from going on; max_rows and keep are the study's",
+            )
 
 
 def counts_of(table: RelatedTable, laid: Laid) -> Iterator[str]:

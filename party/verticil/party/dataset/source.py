@@ -29,9 +29,10 @@ from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.gathered_records import MEMORY_ROWS, single
 from verticil.party.dataset.macs import Macs
+from verticil.party.dataset.people_rows import header, read_parts
 from verticil.party.dataset.perturb import TAG_BYTES
 from verticil.party.dataset.pseudonyms import normalise_ids, packed_ids
-from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
+from verticil.party.dataset.sources.open_source import missing_columns
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule, TablePart, TextColumn
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
@@ -512,7 +513,8 @@ def _row_remarks(file: str, scan: _Scan) -> Iterable[Remark]:
             code="DATA_ID_DUPLICATE",
             message=f"{where}: {scan.n_repeated} of {scan.n_rows} rows are left out: each has the id of another one, expected one"
             " row for each person",
-            hint="keep one row for each person; ids are compared after linkage.normalise of the study",
+            hint='keep one row for each person, by one_row = "first" and order in [dataset.NAME] of party.toml, or make a '
+            "related table of the rows; ids are compared after linkage.normalise of the study",
         )
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from verticil.party.operator.reports import AccountBudget, BudgetView
     from verticil.party.operator.view_model import AccountCost, AccountSpent, CostView, Spent
 
-_NOT_STATED: Final = "no limit stated: a study that draws something for this reader alone is refused; {remedy}"
-_ONLY_MASKED: Final = "no limit of its own stated: it permits {masked}, and refuses anything else; {remedy}"
-_REMEDY: Final = "to permit it, add {keys} to [policy]"
+_NOT_STATED: Final = "no limit is set for this reader: this site refuses noisy tables for this reader alone; {remedy}"
+_ONLY_MASKED: Final = "no limit is set for this reader: this site permits {masked}, and refuses anything else; {remedy}"
+_REMEDY: Final = "to allow them, add {keys} to [policy]"
 
 
 def people_words(same_people: SamePeople, dataset: str) -> tuple[str, ...] | None:

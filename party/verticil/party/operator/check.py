@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
+from verticil.party.dataset.people_rows import header
+from verticil.party.dataset.related_rows import row_remarks
 from verticil.party.dataset.source import Remark, TableReport, check_records
-from verticil.party.dataset.sources.open_source import header, missing_columns
+from verticil.party.dataset.sources.open_source import missing_columns
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
-from verticil.party.local_dataset import compounds_of, origins, stated_of
+from verticil.party.flags import stated_of
+from verticil.party.local_dataset import compounds_of, origins
 from verticil.party.operator.same_people import problems, read_people
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
@@ -223,6 +226,8 @@ def _tables(
     for name, rule in config.datasets.items():
         try:
             there = header(rule)
+            for related_rule in rule.tables.values():
+                header(related_rule)
             if study is None:
                 tables.append(TableHeader(dataset=name, columns=len(there)))
                 continue
@@ -236,6 +241,10 @@ def _tables(
                 table_counts = _counts(report)
                 faults += report.faults
                 remarks += report.remarks
+                related = [table for table in study.related if table.party == config.name and table.name in rule.tables]
+                if related and not report.faults:
+                    folder, normalise = config.state_directory, study.linkage.normalise
+                    remarks += row_remarks(rule, related, study.schema, normalise, folder=folder)
             elif (absent := missing_columns(rule, there, [rule.id, *sorted(sources)])) is not None:
                 faults.append(absent)
             fit = TableFit(
@@ -255,8 +264,8 @@ def _report(config: PartyConfig, study: Study, rule: DatasetRule, names: Sequenc
     variables = [variable for variable in study.schema.variables if variable.name in names]
     compounds = [one for one in compounds_of(study, config.name).values() if one.variables[0] in names]
     knowledge = stated_of(study, names)
-    rule = with_properties(rule, knowledge, names)
     normalise, folder = study.linkage.normalise, config.state_directory
+    rule = replace(with_properties(rule, knowledge, names), normalise=tuple(normalise))
     return check_records(rule, variables, normalise, compounds, knowledge, folder=folder)
 
 

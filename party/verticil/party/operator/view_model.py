@@ -40,7 +40,7 @@ Wider = TypeVar("Wider", bound="DataclassInstance")
 
 COUNTS_TELL: Final = (
     "counts are for this site's people alone: a denial, or a word to others, for a reason that is seen in them tells something"
-    " about the table; verticil party check --no-counts does without"
+    " about the table; verticil party check --no-counts shows none"
 )
 """What stands before counts of a table, wherever they are shown."""
 

@@ -125,6 +125,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DATA_COLUMN_MISSING": ("DataFault", 1),
     "DATA_CATEGORY_UNSEEN": ("DataFault", 1),
     "DATA_VALUE_OUTSIDE": ("DataFault", 1),
+    "DATA_ROWS_UNUSED": ("DataFault", 1),
     "DATA_ID_MISSING": ("DataFault", 1),
     "DATA_ID_DUPLICATE": ("DataFault", 1),
     "DATA_EMPTY": ("DataFault", 1),
@@ -192,8 +193,8 @@ CODES: Final[dict[str, tuple[str, int]]] = {
 }
 """Code -> (family, exit code). Codes are never renamed or reused; `INTERRUPTED` (exit 130) is Ctrl-C and has no class.
 
-Of a party's table ``DATA_VALUE_OUTSIDE``, ``DATA_ID_DUPLICATE`` and ``DATA_CATEGORY_UNSEEN`` are the names of remarks of ``party
-check``."""
+Of a party's table ``DATA_VALUE_OUTSIDE``, ``DATA_ROWS_UNUSED``, ``DATA_ID_DUPLICATE`` and ``DATA_CATEGORY_UNSEEN`` are the names
+of remarks of ``party check``."""
 
 _FAMILIES: Final[dict[str, type[VerticilError]]] = {
     c.family: c for c in (Misuse, DataFault, Refusal, PeerFault, GateFailed, InternalFault)

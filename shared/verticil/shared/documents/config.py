@@ -265,19 +265,29 @@ def loopback_address(listen: str, *, where: str, hint: str) -> tuple[str, int]:
     >>> loopback_address("[::1]:0", where="--listen", hint="")
     ('::1', 0)
     """
-    host, _, port = listen.rpartition(":")
+    host, port = socket_address(listen, where=where)
+    if not is_loopback(host):
+        problem = f"{where}: got '{listen[:100]}', expected a loopback address: the page has no TLS"
+        raise Misuse("CONFIG_INVALID", problem, hint=hint)
+    return host, port
+
+
+def socket_address(listen: str, *, where: str) -> tuple[str, int]:
+    """Host and port of any address, for what is served over TLS; raises as `loopback_address`."""
     if not _is_address(listen, 0):
         problem = f"{where}: got '{listen[:100]}', expected host:port"
         raise Misuse("CONFIG_INVALID", problem, hint=_address_hint(listen) or "for example 127.0.0.1:9464")
-    bare = host.removeprefix("[").removesuffix("]")
-    if not is_loopback(bare):
-        problem = f"{where}: got '{listen[:100]}', expected a loopback address: the page has no TLS"
-        raise Misuse("CONFIG_INVALID", problem, hint=hint)
-    return bare, int(port)
+    host, _, port = listen.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def listen_address(table: Table, *, hint: str) -> tuple[str, int] | None:
+def listen_address(table: Table, *, hint: str, has_tls: bool = False) -> tuple[str, int] | None:
     """Return the ``listen`` of a table that says nothing else; None where it is absent.
+
+    Args:
+        table: of the page.
+        hint: what to do instead of listening elsewhere than on loopback.
+        has_tls: it may listen anywhere.
 
     Raises:
         Misuse: CONFIG_INVALID, as `loopback_address`.
@@ -285,8 +295,8 @@ def listen_address(table: Table, *, hint: str) -> tuple[str, int] | None:
     if not table.has("listen"):
         table.finish()
         return None
-    where = f"{table.source}: {table.path('listen')}"
-    address = loopback_address(table.value(str, "listen"), where=where, hint=hint)
+    where, listen = f"{table.source}: {table.path('listen')}", table.value(str, "listen")
+    address = socket_address(listen, where=where) if has_tls else loopback_address(listen, where=where, hint=hint)
     table.finish()
     return address
 

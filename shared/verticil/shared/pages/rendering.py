@@ -6,6 +6,7 @@ for the direction of writing inside of a text from reordering the words around i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib.resources import files
@@ -16,13 +17,15 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from verticil.shared.pages.words import epsilon_text, greek, pair_text, sentence, shortened, size_text, when_text
+from verticil.shared.core.words import shortened
+from verticil.shared.pages.words import epsilon_text, greek, pair_text, sentence, size_text, when_text
 from verticil.shared.release import wording
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "counted": wording.count,
     "epsilon": epsilon_text,
     "greek": greek,
     "left": wording.left,
@@ -34,13 +37,17 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-def isolated(text: object) -> Markup:
-    """Return a text of others as an element whose writing direction is its own.
+_LONG: Final = re.compile(r"\w{20,}")
 
-    >>> str(isolated("a<b"))
-    '<bdi>a&lt;b</bdi>'
+
+def isolated(text: object) -> Markup:
+    """Return a text of others as an element whose writing direction is its own; a long name may end a line behind an underscore.
+
+    >>> str(isolated("a<b_c"))
+    '<bdi>a&lt;b_c</bdi>'
     """
-    return Markup("<bdi>{}</bdi>").format(escape(text))
+    broken = _LONG.sub(lambda name: name[0].replace("_", "_<wbr>"), str(escape(text)))
+    return Markup("<bdi>{}</bdi>").format(Markup(broken))  # noqa: S704 (it is escaped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,19 @@
-"""Serving pages to the people of a node: HTTP on loopback, for whoever has the address that the terminal printed.
+"""Serving pages to the people of a node: HTTP on loopback for whoever has the address that the terminal printed, or over TLS for
+whoever has a client certificate (`login`).
 
 The server (uvicorn) runs in the event loop of whoever starts it, a command or a daemon. Pages are Starlette's routes; a route
 that reads a state is an ordinary function, and runs in a thread.
 
 What keeps others out:
 
-- It listens on a loopback address and on no other (`verticil.shared.documents.config`).
+- It listens on a loopback address and on no other (`verticil.shared.documents.config`), unless a certificate is the login.
 - The first part of every path is a random token, made when the server starts and printed once. Another user of this machine can
   connect, and without the token gets nothing; a web page in somebody's browser cannot guess it, and no cookie carries it along.
-- The ``Host`` header must be this very address: a name on the Internet that was pointed at 127.0.0.1 (DNS rebinding) is refused.
-- A form is taken only with the token that this server put into it, which grows old, and only from a page of this server.
+  A client certificate opens the pages without it; a browser sends that for other web pages, too, which no rule below lets in.
+- The ``Host`` header must be this very address, or a name in the server's own certificate: a name on the Internet that was
+  pointed at 127.0.0.1 (DNS rebinding) is refused.
+- A form is taken only with the token that this server put into it for the same person, which grows old, and only from a page of
+  this server.
 - The browser is told to load nothing from elsewhere, and to keep, frame and pass on nothing.
 
 Requests are not logged: their path is the token. Nothing here starts a browser, because every user can read the arguments of a
@@ -34,12 +38,15 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 import uvicorn
+from cryptography import x509
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from verticil.shared.core.errors import Misuse
+from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.pages.login import Login
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +82,7 @@ _STREAMS: Final = 100
 _CONNECTIONS: Final = 400
 _IDLE_SECONDS: Final = 10
 _GRACE_SECONDS: Final = 2
+_CERTIFICATE: Final = "certificate"
 
 
 class Forms:
@@ -88,22 +96,22 @@ class Forms:
         self._key = secrets.token_bytes(32)
         self._seconds = seconds
 
-    def token(self) -> str:
-        """Return a token for a form that is made now."""
+    def token(self, who: str = "") -> str:
+        """Return a token for a form that is made now, for one person."""
         made = f"{int(self._seconds())}"
-        return f"{made}.{self._digest(made)}"
+        return f"{made}.{self._digest(made, who)}"
 
-    def problem(self, token: str) -> str:
-        """Return why a form with this token is refused; empty when it is not."""
+    def problem(self, token: str, who: str = "") -> str:
+        """Return why a form with this token is refused from this person; empty when it is not."""
         made, _, digest = token.partition(".")
-        if not hmac.compare_digest(digest.encode("utf-8", "replace"), self._digest(made).encode()):
+        if not hmac.compare_digest(digest.encode("utf-8", "replace"), self._digest(made, who).encode()):
             return "the form does not come from this page: open the page in this browser, and decide there"
         if self._seconds() - int(made) > FORM_HOURS * 3600:
             return f"this form is older than {FORM_HOURS} hours: load the page again, read it, and decide anew"
         return ""
 
-    def _digest(self, made: str) -> str:
-        return hmac.new(self._key, made.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    def _digest(self, made: str, who: str) -> str:
+        return hmac.new(self._key, f"{made}.{who}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 class _Watch:
@@ -179,6 +187,15 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Protocol(H11Protocol):
+    """HTTP of one connection, whose requests know the client certificate that TLS has verified."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if (line := transport.get_extra_info("ssl_object")) is not None:
+            self.app_state = {**self.app_state, _CERTIFICATE: line.getpeercert(binary_form=True)}
+
+
 class PageServer:
     """Pages at one address. `serve` serves them; use as a context manager, which frees the port.
 
@@ -189,15 +206,17 @@ class PageServer:
             awaited if it is a coroutine function.
         decides: forms are taken.
         form_bytes, form_fields: that a form may have.
+        login: TLS, with client certificates in place of the token; None: plain HTTP, with the token.
         seconds: a clock that never goes back, for the age of forms.
 
     Attributes:
-        url: with the token; whoever has it can use the pages.
+        url: with the token, where it opens the pages; whoever has it can use them.
+        login_url: without; empty: no certificate opens the pages.
         place: host and port, as in ``Host``.
         port: the port that was taken.
 
     Raises:
-        Misuse: CONFIG_INVALID, the address cannot be listened on.
+        Misuse: CONFIG_INVALID, the address cannot be listened on, or TLS cannot use the server's certificate.
     """
 
     def __init__(
@@ -209,9 +228,13 @@ class PageServer:
         decides: bool = False,
         form_bytes: int = _FORM_BYTES,
         form_fields: int = 100,
+        login: Login | None = None,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         host, port = address
+        self._login = login
+        self._tls = None if login is None else login.context()
+        hosts = [] if login is None else login.hosts()
         self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -222,16 +245,23 @@ class PageServer:
             hint = "is it open already? another one: --listen 127.0.0.1:0"
             raise Misuse("CONFIG_INVALID", f"ui.listen: cannot listen on {host}:{port}", hint=hint) from None
         self.port = int(self._socket.getsockname()[1])
-        self.place = f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        self.place = f"{_bracketed(host)}:{self.port}"
         self._token = secrets.token_urlsafe(32)
-        self.url = f"http://{self.place}/{self._token}/"
+        scheme = "http" if login is None else "https"
+        self.url = f"{scheme}://{self.place}/{self._token}/"
+        self.login_url = "" if login is None else f"https://{self.place}/"
+        self._places = {self.place, *(f"{_bracketed(name)}:{self.port}" for name in ("localhost", *hosts))}
+        self._origins = {*(f"{scheme}://{place}" for place in self._places), "null"}
         self._forms = Forms(seconds)
         self._form_bytes = form_bytes
         self._form_fields = form_fields
         self._methods = ("GET", "HEAD", "POST") if decides else ("GET", "HEAD")
         self._watch = _Watch(fingerprint)
+        self._routers = {"": self._router(routes)}
+
+    def _router(self, routes: Sequence[BaseRoute]) -> Router:
         own = [Route("/events", self._events), Route("/assets/{name:path}", _asset)]
-        self._router = Router([*routes, *own], default=_no_such_page, redirect_slashes=False)
+        return Router([*routes, *own], default=_no_such_page, redirect_slashes=False)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, or this is cancelled."""
@@ -239,7 +269,7 @@ class PageServer:
             self,
             lifespan="off",
             interface="asgi3",
-            http="h11",
+            http=_Protocol,
             ws="none",
             log_config=None,
             access_log=False,
@@ -249,6 +279,8 @@ class PageServer:
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
+        config.load()
+        config.ssl = self._tls
         server = _Server(config)
         serving = asyncio.create_task(server.serve(sockets=[self._socket]))
         beside = [asyncio.create_task(stop.wait()), asyncio.create_task(self._watch.run())]
@@ -300,33 +332,54 @@ class PageServer:
     async def _admitted(self, scope: Scope, receive: Receive) -> ASGIApp:
         """Return what answers: the routes, or a refusal."""
         headers = Request(scope).headers
-        if headers.getlist("host") not in ([self.place], [f"localhost:{self.port}"]):
+        if headers.getlist("host") not in [[place] for place in self._places]:
             return _refusal(HTTPStatus.MISDIRECTED_REQUEST, "this page is not known under that name")
         if scope["method"] not in self._methods:
             why = "this page can only be read" if "POST" not in self._methods else "this page knows no such method"
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, why, Allow=", ".join(self._methods))
-        token, separator, rest = scope["path"].removeprefix("/").partition("/")
-        if not (hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode()) and separator):
-            why = (
-                "open the whole address that the command printed; one that an earlier run printed is not valid any more"
-            )
-            return _refusal(HTTPStatus.FORBIDDEN, why)
-        scope["path"] = f"/{rest}"
         state = scope.setdefault("state", {})
-        state["form_token"] = self._forms.token()
+        try:
+            router, who = self._person(scope, state.pop(_CERTIFICATE, None))
+        except VerticilError as error:
+            return _refusal(HTTPStatus.FORBIDDEN, error.message)
+        state["form_token"] = self._forms.token(who)
         if scope["method"] == "POST":
-            form, refused = await self._form(headers, receive)
+            form, refused = await self._form(headers, receive, who)
             if refused is not None:
                 return refused
             state["form"] = form
-        return self._router
+        return router
 
-    async def _form(self, headers: Mapping[str, str], receive: Receive) -> tuple[dict[str, str], ASGIApp | None]:
+    def _person(self, scope: Scope, certificate: bytes | None) -> tuple[Router, str]:
+        """Return the pages of whoever asks, and who that is: nobody by name, or the digest of a certificate.
+
+        Raises:
+            VerticilError: neither the token nor a certificate opens a page.
+        """
+        token, separator, rest = scope["path"].removeprefix("/").partition("/")
+        is_token = hmac.compare_digest(token.encode("utf-8", "replace"), self._token.encode()) and bool(separator)
+        if is_token and (self._login is None or self._login.token_too):
+            scope["path"] = f"/{rest}"
+            return self._routers[""], ""
+        if self._login is None or certificate is None:
+            why = (
+                "open the whole address that the command printed; one that an earlier run printed is not valid any more"
+            )
+            more = "; or give the browser the certificate that opens this page" if self._login else ""
+            raise Misuse("USAGE", why + more)
+        name, routes_of = self._login.admit(x509.load_der_x509_certificate(certificate)), self._login.routes_of
+        name = name if routes_of else ""
+        if routes_of and name not in self._routers:
+            self._routers[name] = self._router(routes_of(name))
+        return self._routers[name], hashlib.sha256(certificate).hexdigest()
+
+    async def _form(
+        self, headers: Mapping[str, str], receive: Receive, who: str
+    ) -> tuple[dict[str, str], ASGIApp | None]:
         """Read what a form says, once it is certain that it is a form of these pages; else return a refusal."""
         nothing = "; nothing was decided"
-        own_origins = (f"http://{self.place}", f"http://localhost:{self.port}", "null")
         other_site = headers.get("sec-fetch-site", "same-origin") != "same-origin"
-        if other_site or headers.get("origin", "null") not in own_origins:
+        if other_site or headers.get("origin", "null") not in self._origins:
             return {}, _refusal(HTTPStatus.FORBIDDEN, f"the form comes from another web page{nothing}")
         if headers.get("content-type", "").partition(";")[0].strip() != _FORM_TYPE:
             return {}, _refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"expected a form{nothing}")
@@ -347,7 +400,7 @@ class PageServer:
             )
         except ValueError:
             return {}, _refusal(HTTPStatus.BAD_REQUEST, f"the form cannot be read{nothing}")
-        problem = self._forms.problem(form.get("form_token", ""))
+        problem = self._forms.problem(form.get("form_token", ""), who)
         return form, _refusal(HTTPStatus.FORBIDDEN, problem + nothing) if problem else None
 
     async def _events(self, request: Request) -> Response:
@@ -356,6 +409,10 @@ class PageServer:
         known = request.headers.get("last-event-id", "")
         headers = {"X-Accel-Buffering": "no"}
         return StreamingResponse(self._watch.stream(known), media_type="text/event-stream", headers=headers)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def form_of(request: Request) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from verticil.shared.documents.json_document import Json
+from verticil.shared.release.worth import worth_document, worth_of_study
 from verticil.shared.study.states import State
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def summary_payload(study: StudySummary) -> dict[str, Json]:
         "failure": {"code": failure.code, "message": failure.message, "hint": failure.hint} if failure.code else None,
         "parties_left_out": [party.party for party in study.parties if party.left_out],
         "parties": [_party_payload(party) for party in study.parties],
+        **({} if (worth := worth_of_study(study)) is None else {"worth": worth_document(worth)}),
     }
 
 

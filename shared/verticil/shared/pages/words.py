@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 
 from verticil.shared.release import wording
 
@@ -44,18 +43,12 @@ def sentence(words: str) -> str:
 
     >>> sentence("a true 'yes' is kept 85 % of the time")
     "A true 'yes' is kept 85\\xa0% of the time."
+
+    >>> sentence("is it open?")
+    'Is it open?'
     """
-    return f"{words[:1].upper()}{words[1:]}.".replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def shortened(names: Sequence[str], most: int = 8) -> str:
-    """Join names, of many only the first ones with a count.
-
-    >>> shortened(["a", "b"]), shortened("abcdefghij", 3)
-    ('a, b', 'a, b, c and 7 more')
-    """
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    end = "" if words.endswith((".", "?", "!")) else "."
+    return f"{words[:1].upper()}{words[1:]}{end}".replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def size_text(n_bytes: int) -> str:

@@ -44,6 +44,8 @@ from verticil.shared.study.tables import has_several_sets, tables_of, tables_sig
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
 _INFINITE: Final = "infinite"
+LATER: Final = "later"
+"""Metadata of a field that events had only later: where it has its default it is not written, as before."""
 GROUP: Final = "verticil.events"
 """Of entry points: name of a kind -> the module that registers it."""
 
@@ -318,7 +320,11 @@ def to_json(event: PrivacyEvent) -> str:
 
 def document(event: PrivacyEvent) -> dict[str, Parameter]:
     """Write an event as JSON values: its kind and its parameters; raises as `kind_of`."""
-    values = {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
+    values = {
+        item.name: getattr(event, item.name)
+        for item in dataclasses.fields(event)
+        if not (item.metadata.get(LATER) and getattr(event, item.name) == item.default)
+    }
     if event.reader == COLUMNS.name:
         del values["reader"]  # every event's, before there were accounts for others
     return {
@@ -348,6 +354,9 @@ def from_json(text: str) -> PrivacyEvent:
         raise _unreadable(kind.name, f"parameter '{newer[0][:40]}'")
     if parameters["reader"] not in KNOWN:
         raise _unreadable(kind.name, f"account '{str(parameters['reader'])[:40]}'")
+    for item in dataclasses.fields(kind.event):
+        if item.metadata.get(LATER):
+            parameters.setdefault(item.name, cast("Parameter", item.default))
     if parameters.keys() != types_of.keys():
         raise ValueError(
             f"privacy event '{kind.name}': got the parameters {sorted(parameters)}, expected {sorted(types_of)}"

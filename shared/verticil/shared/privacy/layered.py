@@ -1,9 +1,9 @@
 """The event of several sets of tables, each set with noise of its own, for one epsilon and delta together.
 
-A study can measure the profile of each number, all pairs, and pairs once more in runs of neighbouring categories
-(`verticil.shared.study.tables`). An owner of all columns draws all of it; with a miner, the miner draws the noise on pairs and
-runs. A later set is chosen by what the earlier ones gave, which the bound of their sum covers. The event names each set, and what
-it costs is that of all of them: they are calibrated together, and are never drawn apart.
+A study can measure the profile of each number, each column, all pairs, and pairs once more in runs of neighbouring categories
+(`verticil.shared.study.tables`). An owner of all columns draws all of it; with a miner, the miner draws the noise on columns,
+pairs and runs. A later set is chosen by what the earlier ones gave, which the bound of their sum covers. The event names each
+set, and what it costs is that of all of them: they are calibrated together, and are never drawn apart.
 """
 
 from __future__ import annotations
@@ -11,20 +11,28 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, Loss
 from verticil.shared.privacy.accounts import OTHERS, PUBLIC
-from verticil.shared.privacy.events import WORD_OF_MINER, EventKind, PlannedEvent, PrivacyEvent, cost_at, register
+from verticil.shared.privacy.events import (
+    LATER,
+    WORD_OF_MINER,
+    EventKind,
+    PlannedEvent,
+    PrivacyEvent,
+    cost_at,
+    register,
+)
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of
-from verticil.shared.study.tables import has_several_sets, profiled, set_sigmas, set_sizes, tables_of, tables_sigma
+from verticil.shared.study.tables import has_several_sets, profiled, set_sigmas, set_sizes, tables_sigma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredCounts(PrivacyEvent):
-    """Discrete Gaussian noise was added to every count of three sets of tables; see the module.
+    """Discrete Gaussian noise was added to every count of up to four sets of tables; see the module.
 
     A person who is replaced moves from one cell to another in every table. The sensitivity is L2, over all tables.
 
@@ -35,6 +43,8 @@ class LayeredCounts(PrivacyEvent):
         coarse_tables: how many.
         profile_sigma: the same of the profiles of numbers; None: none are measured.
         profiles: how many.
+        column_sigma: the same of single columns; None: none are measured.
+        columns: how many.
         delta: at which epsilon is told, 0 < delta < 1.
         epsilon: that the noise was calibrated for, which is what the event costs if it is proved to be enough.
 
@@ -50,6 +60,8 @@ class LayeredCounts(PrivacyEvent):
     profiles: int
     delta: float
     epsilon: float
+    column_sigma: float | None = field(default=None, metadata={LATER: True})
+    columns: int = field(default=0, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         for sigma, n_tables, _what in self.sets:
@@ -57,7 +69,11 @@ class LayeredCounts(PrivacyEvent):
                 raise ValueError(
                     f"noise of sigma {sigma:g} on {n_tables} tables, expected a finite sigma > 0 and a table"
                 )
-        check_sets((self.coarse_sigma, self.coarse_tables), (self.profile_sigma, self.profiles))
+        check_sets(
+            (self.column_sigma, self.columns),
+            (self.coarse_sigma, self.coarse_tables),
+            (self.profile_sigma, self.profiles),
+        )
         if not (0 < self.delta < 1 and 0 < self.epsilon < math.inf):
             raise ValueError(
                 f"epsilon {self.epsilon:g} at delta {self.delta:g}, expected both > 0, finite, and delta < 1"
@@ -68,6 +84,7 @@ class LayeredCounts(PrivacyEvent):
         """Sigma and number of tables of each set that is measured, and what they are of."""
         all_sets = (
             (self.sigma, self.tables, "tables of columns"),
+            (self.column_sigma, self.columns, "tables of one column"),
             (self.coarse_sigma, self.coarse_tables, "tables of ranges of neighbouring categories"),
             (self.profile_sigma, self.profiles, "histograms of numbers"),
         )
@@ -106,7 +123,7 @@ def further_sets(study: Study) -> SetParameters:
         "coarse_tables": sizes.coarse,
         "profile_sigma": sigmas.profiles,
         "profiles": sizes.profiles,
-        "sensitivity": math.sqrt(2 * (sizes.pairs + sizes.coarse + sizes.profiles)),
+        "sensitivity": math.sqrt(2 * (sizes.pairs + sizes.columns + sizes.coarse + sizes.profiles)),
     }
 
 
@@ -131,12 +148,14 @@ def _words(event: LayeredCounts) -> str:
 
 def layered_counts(study: Study) -> LayeredCounts:
     """Return the event of a study whose tables are measured in several sets."""
-    rule = study.tables
+    rule, sizes = study.tables, set_sizes(study)
     assert rule is not None
     return LayeredCounts(
         **further_sets(study),
         sigma=tables_sigma(study),
-        tables=len(tables_of(study)),
+        tables=sizes.pairs,
+        column_sigma=set_sigmas(study).columns,
+        columns=sizes.columns,
         delta=rule.delta,
         epsilon=rule.epsilon,
         reader=OTHERS if protocol_of(study).coordinated and not profiled(study) else PUBLIC.name,

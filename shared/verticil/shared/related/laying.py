@@ -9,7 +9,7 @@ refused: what could not be laid is counted.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,33 +76,18 @@ def lay(table: RelatedTable, schema: Schema, rows: Rows, tags: Tags, *, key: byt
         tags: (n, w) bytes that name each person at this site.
         key: secret of the site, 16 to 64 bytes, by which rows are kept at random.
     """
-    n_people = len(tags)
     known = np.flatnonzero(rows.people >= 0)
     known = known[_sorted(table, rows, known)]
-    people = rows.people[known]
-    totals = np.bincount(people, minlength=n_people)
-    first = np.cumsum(totals) - totals
-    if table.keep == "random":
-        is_kept = _by_lot(totals, first, table.max_rows, tags, key)
-    else:
-        rank = np.arange(len(known)) - first[people]
-        start = np.maximum(totals - table.max_rows, 0)[people] if table.keep == "last" else 0
-        is_kept = (rank >= start) & (rank < start + table.max_rows)
-    kept, people = known[is_kept], people[is_kept]
-    counts = np.minimum(totals, table.max_rows)
-    number = np.arange(len(kept)) - (np.cumsum(counts) - counts)[people]
-    codes, undeclared = _filled(table, schema, rows, kept=kept, people=people, number=number, n_people=n_people)
-    count = schema[schema.index(table.count)]
-    return Laid(
-        codes={table.count: counts.astype(count.code_dtype), **codes},
-        undeclared=undeclared,
-        n_rows=len(rows.people),
-        n_beyond=int(totals.sum() - counts.sum()),
-        n_people_beyond=int(np.count_nonzero(totals > table.max_rows)),
-        n_unknown=len(rows.people) - int(totals.sum()),
-        n_without=int(np.count_nonzero(totals == 0)),
-        n_unordered=0 if rows.order is None else int(np.isnan(rows.order).sum()),
+    laying = Laying(table, schema, tags, key=key, open_columns=rows.undeclared)
+    laying.take(
+        Rows(
+            people=rows.people[known],
+            codes={name: codes[known] for name, codes in rows.codes.items()},
+            undeclared={name: is_open[known] for name, is_open in rows.undeclared.items()},
+            order=None if rows.order is None else rows.order[known],
+        )
     )
+    return laying.finish(len(rows.people), 0 if rows.order is None else int(np.isnan(rows.order).sum()))
 
 
 def _sorted(table: RelatedTable, rows: Rows, some: Places) -> Places:
@@ -114,6 +99,92 @@ def _sorted(table: RelatedTable, rows: Rows, some: Places) -> Places:
     return np.lexsort([*ties, rows.order[some], rows.people[some]])
 
 
+class Laying:
+    """Rows that are put into slots some people after the other, so that not all rows need be there at once.
+
+    Args:
+        table, schema, tags, key: as for `lay`.
+        open_columns: columns of the table that have values without a category.
+    """
+
+    def __init__(
+        self, table: RelatedTable, schema: Schema, tags: Tags, *, key: bytes, open_columns: Collection[str]
+    ) -> None:
+        self._table, self._schema, self._tags, self._key = table, schema, tags, key
+        self._slots, n_people = slots_of(table, schema), len(tags)
+        self._codes = {table.count: np.zeros(n_people, schema[self._slots.count].code_dtype)}
+        self._undeclared: dict[str, Bools] = {}
+        for columns, empty in zip(self._slots.columns, self._slots.empty, strict=True):
+            for column, code, name in zip(columns, empty, table.columns, strict=True):
+                variable = schema[column]
+                self._codes[variable.name] = np.full(n_people, code, dtype=variable.code_dtype)
+                if name in open_columns:
+                    self._undeclared[variable.name] = np.zeros(n_people, np.bool_)
+        self._n_taken = self._n_beyond = self._n_people_beyond = self._n_with = 0
+
+    def take(self, rows: Rows) -> None:
+        """Lay the rows of some people: all of theirs, of nobody else, by person and then in the order that the module says."""
+        whose, first, totals = np.unique(rows.people, return_index=True, return_counts=True)
+        place, most = np.repeat(np.arange(len(whose)), totals), self._table.max_rows
+        if self._table.keep == "random":
+            is_kept = _by_lot(totals, first, most, self._tags[whose], self._key)
+        else:
+            rank = np.arange(len(place)) - first[place]
+            start = np.maximum(totals - most, 0)[place] if self._table.keep == "last" else 0
+            is_kept = (rank >= start) & (rank < start + most)
+        counts = np.minimum(totals, most)
+        self._codes[self._table.count][whose] = counts
+        kept, place = np.flatnonzero(is_kept), place[is_kept]
+        self._fill(rows, kept=kept, number=np.arange(len(kept)) - (np.cumsum(counts) - counts)[place])
+        self._n_taken += len(rows.people)
+        self._n_with += len(whose)
+        self._n_beyond += int(totals.sum() - counts.sum())
+        self._n_people_beyond += int(np.count_nonzero(totals > most))
+
+    def finish(self, n_rows: int, n_unordered: int) -> Laid:
+        """Return what was laid.
+
+        Args:
+            n_rows: rows of the source.
+            n_unordered: those of them without a value in the order column.
+        """
+        return Laid(
+            codes=self._codes,
+            undeclared=self._undeclared,
+            n_rows=n_rows,
+            n_beyond=self._n_beyond,
+            n_people_beyond=self._n_people_beyond,
+            n_unknown=n_rows - self._n_taken,
+            n_without=len(self._tags) - self._n_with,
+            n_unordered=n_unordered,
+        )
+
+    def _fill(self, rows: Rows, *, kept: Places, number: Places) -> None:
+        """Write the columns of all slots, and where a category is to be drawn.
+
+        Args:
+            rows: of some people.
+            kept, number: the rows that are laid, and of each the slot, from 0.
+        """
+        table, schema = self._table, self._schema
+        gaps = np.full(len(kept), np.nan)
+        if rows.order is not None:
+            gaps[1:] = np.diff(rows.order[kept])
+        for slot, columns in enumerate(self._slots.columns):
+            inside = number == slot
+            which = kept[inside]
+            whose = rows.people[which]
+            for place, (column, name) in enumerate(zip(columns, table.columns, strict=True)):
+                variable = schema[column]
+                row_codes = rows.codes[name][which]
+                if name == table.order and slot > 0:
+                    n_valued = schema[self._slots.columns[0][place]].n_valued
+                    row_codes = _gap_codes(variable, gaps[inside], row_codes, n_valued)
+                self._codes[variable.name][whose] = row_codes
+                if variable.name in self._undeclared:
+                    self._undeclared[variable.name][whose] = rows.undeclared[name][which]
+
+
 def _by_lot(totals: Places, first: Places, most: int, tags: Tags, key: bytes) -> Bools:
     """Return which sorted rows are kept: of people with too many those with the lowest lots, which a secret draws."""
     is_kept = np.ones(int(totals.sum()), np.bool_)
@@ -123,44 +194,6 @@ def _by_lot(totals: Places, first: Places, most: int, tags: Tags, key: bytes) ->
         kept = sorted(range(n_rows), key=lots.__getitem__)[:most]
         is_kept[first[person] : first[person] + n_rows] = np.isin(np.arange(n_rows), kept)
     return is_kept
-
-
-def _filled(
-    table: RelatedTable,
-    schema: Schema,
-    rows: Rows,
-    *,
-    kept: Places,
-    people: Places,
-    number: Places,
-    n_people: int,
-) -> tuple[dict[str, Codes], dict[str, Bools]]:
-    """Return the columns of all slots, and where a category is to be drawn.
-
-    Args:
-        kept: rows that are laid.
-        people, number: of each of them the person and the slot, from 0.
-    """
-    slots = slots_of(table, schema)
-    gaps = np.full(len(kept), np.nan)
-    if rows.order is not None:
-        gaps[1:] = np.diff(rows.order[kept])
-    codes, undeclared = dict[str, Codes](), dict[str, Bools]()
-    for slot, columns in enumerate(slots.columns):
-        inside = number == slot
-        whose, which = people[inside], kept[inside]
-        for place, (column, empty, name) in enumerate(zip(columns, slots.empty[slot], table.columns, strict=True)):
-            variable = schema[column]
-            own = np.full(n_people, empty, dtype=variable.code_dtype)
-            row_codes = rows.codes[name][which]
-            if name == table.order and slot > 0:
-                row_codes = _gap_codes(variable, gaps[inside], row_codes, schema[slots.columns[0][place]].n_valued)
-            own[whose] = row_codes
-            codes[variable.name] = own
-            if name in rows.undeclared:
-                undeclared[variable.name] = np.zeros(n_people, np.bool_)
-                undeclared[variable.name][whose] = rows.undeclared[name][which]
-    return codes, undeclared
 
 
 def _gap_codes(variable: Variable, gaps: Floats, row_codes: Codes, n_valued: int) -> Codes:

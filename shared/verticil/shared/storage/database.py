@@ -292,8 +292,10 @@ class Database:
         """
         with self._lock, self._translate_errors():
             cursor = self._connection.execute(statement, values)
+            if not (rows := cursor.fetchall()):
+                return []
             make = reader(kind, tuple(column[0] for column in cursor.description), fields, self._where)
-            return [make(row) for row in cursor]
+            return [make(row) for row in rows]
 
     def first(self, kind: type[R], statement: str, values: Sequence[Cell] = (), **fields: object) -> R | None:
         """Return the first row of a query, as `read` gives it; None: there is none."""
@@ -314,9 +316,11 @@ class Database:
         """
         with self._lock, self._translate_errors():
             cursor = self._connection.execute(statement, values)
+            if not (rows := cursor.fetchall()):
+                return {}
             names = tuple(column[0] for column in cursor.description)
             keys, makers = reader(key, names[:1], {}, self._where), reader(kind, names[1:], {}, self._where)
-            return {keys(row[:1]): makers(row[1:]) for row in cursor}
+            return {keys(row[:1]): makers(row[1:]) for row in rows}
 
     def changed(self) -> bool:
         """Return whether another process has committed since the last call."""
@@ -327,10 +331,8 @@ class Database:
     def _data_version(self) -> int:
         return self.only(int, "PRAGMA data_version")
 
-    @contextlib.contextmanager
-    def _translate_errors(self) -> Generator[None]:
-        with translate_sqlite_errors(self.path, where=self._where, disk=self._schema.disk):
-            yield
+    def _translate_errors(self) -> contextlib.AbstractContextManager[None]:
+        return translate_sqlite_errors(self.path, where=self._where, disk=self._schema.disk)
 
 
 def take(step: Step, connection: sqlite3.Connection) -> None:

@@ -6,9 +6,10 @@ the database), or None where its type says so. A field that is a data class itse
 
 from __future__ import annotations
 
+import functools
 import json
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Final, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -21,9 +22,6 @@ Row = tuple[Cell, ...]
 
 _PLAIN: Final = (str, bytes, int, float, bool)
 _WORDS: Final = {str: "text", bytes: "bytes", int: "a whole number", float: "a number", bool: "0 or 1"}
-
-
-_known: Final = dict[object, "Mapping[str, _Column]"]()
 
 
 class _Column(NamedTuple):
@@ -47,17 +45,8 @@ def reader(kind: type[R], names: tuple[str, ...], fields: Mapping[str, object], 
     """
     if kind in _PLAIN or get_origin(kind) is tuple:
         return lambda row: cast("R", _value(row[0], _Column(kind, False), names[0], where))
-    places = {name: place for place, name in enumerate(names)}
-    columns: list[tuple[str, int, _Column]] = []
-    nested_readers: list[tuple[str, Callable[[Row], object]]] = []
-    for name, column in _columns(kind).items():
-        if name in fields:
-            continue
-        if isinstance(column.kind, type) and is_dataclass(column.kind):
-            if not column.optional:
-                nested_readers.append((name, reader(column.kind, names, {}, where)))
-        elif name in places:
-            columns.append((name, places[name], column))
+    columns, inner = _places(cast("Hashable", kind), names, frozenset(fields))
+    nested_readers = [(name, reader(of, names, {}, where)) for name, of in inner]
 
     def make(row: Row) -> R:
         values = {name: _value(row[place], column, name, where) for name, place, column in columns}
@@ -66,12 +55,29 @@ def reader(kind: type[R], names: tuple[str, ...], fields: Mapping[str, object], 
     return make
 
 
+@functools.cache
+def _places(
+    kind: type[object], names: tuple[str, ...], absent: frozenset[str]
+) -> tuple[list[tuple[str, int, _Column]], list[tuple[str, type[object]]]]:
+    """Return where each field's cell stands in a row, and the fields that are data classes; `absent`: fields not in the row."""
+    places = {name: place for place, name in enumerate(names)}
+    columns: list[tuple[str, int, _Column]] = []
+    inner: list[tuple[str, type[object]]] = []
+    for name, column in _columns(kind).items():
+        if name in absent:
+            continue
+        if isinstance(column.kind, type) and is_dataclass(column.kind):
+            if not column.optional:
+                inner.append((name, column.kind))
+        elif name in places:
+            columns.append((name, places[name], column))
+    return columns, inner
+
+
 def _columns(kind: type[object]) -> Mapping[str, _Column]:
-    if (columns := _known.get(kind)) is not None:
-        return columns
     hints = get_type_hints(kind)
     names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(hints)
-    return _known.setdefault(kind, {name: _column(hints[name]) for name in names})
+    return {name: _column(hints[name]) for name in names}
 
 
 def _column(hint: object) -> _Column:

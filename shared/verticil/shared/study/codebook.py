@@ -17,6 +17,7 @@ from verticil.shared.documents.toml_table import Table
 from verticil.shared.documents.written_values.on_scale import value_text
 from verticil.shared.documents.written_values.reading import KINDS
 from verticil.shared.numerics.model.schema import MAX_STATES, Missing, Variable
+from verticil.shared.study.endings import Endings
 from verticil.shared.study.typed_variables import (
     TYPED_KEYS,
     bin_labels,
@@ -25,8 +26,10 @@ from verticil.shared.study.typed_variables import (
     has_values,
     problem_of,
     read_bounds,
+    read_endings,
     read_groups,
     read_values,
+    step_of,
 )
 from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
 
@@ -104,7 +107,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         for key in ("representatives", "means")
     )
     decimals = table.value(int, "decimals", 2 if kind == "number" else 0) if kind == "number" else None
-    bounds, bins, points = _edges_from(table, kind, 1.0 if decimals is None else 10.0**-decimals)
+    bounds, bins, points = _edges_from(table, kind, step_of(decimals))
     if bins is not None or points is not None or has_values(kind):
         extra_categories = [
             category for category in (other, missing.category if missing else None) if category is not None
@@ -147,6 +150,7 @@ def codebook_from(table: Table, *, name: str, owner: str) -> Variable:
         decimals=decimals,
         format=table.value(str, "format") if table.has("format") else None,
         timezone=table.value(str, "timezone") if table.has("timezone") else None,
+        endings=read_endings(table),
         groups=read_groups(table),
         group_by=table.value(str, "group_by") if table.has("group_by") else None,
         bounds=bounds,
@@ -163,7 +167,9 @@ def _edges_from(
         tuple(value + 0.0 for value in read_values(table, key, kind or "number")) if table.has(key) else None
         for key in ("bounds" if bounds else "bins", "points")
     )
-    return bounds, bins if bounds is None else even_bins(bounds, step), points
+    if bounds is not None:
+        bins = even_bins(bounds, step, kind, table.value(str, "format") if table.has("format") else None)
+    return bounds, bins, points
 
 
 def _hint(key: str) -> str:
@@ -207,6 +213,7 @@ def make_variable(
     decimals: int | None = None,
     format: str | None = None,  # noqa: A002 - the key of the study
     timezone: str | None = None,
+    endings: Endings = (),
     groups: tuple[tuple[str, tuple[str, ...]], ...] = (),
     group_by: str | None = None,
     bounds: tuple[float, float] | None = None,
@@ -234,7 +241,8 @@ def make_variable(
     if twice:
         fail(where, f"category '{twice[0][:MAX_TEXT]}' is declared twice")
     if not 2 <= len(labels) <= MAX_STATES:
-        fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}")
+        hint = 'let one stand for several: groups, group_by = "prefix:3", or other' if len(labels) > MAX_STATES else ""
+        fail(where, f"{len(labels)} categories, expected 2 to {MAX_STATES}", hint=hint)
     check_text(where, name)
     check_text(f"{where}: its party", owner)
     for number, label in enumerate(labels, 1):
@@ -259,6 +267,7 @@ def make_variable(
         decimals=decimals,
         format=format,
         timezone=timezone,
+        endings=endings,
         groups=groups,
         group_by=group_by,
         bounds=bounds,

@@ -339,6 +339,8 @@ class TablesRule:
             (`related.structure.is_measured`), or ``all``.
         resolution: "two": pairs with an ordered column are measured again in runs of neighbouring categories; see there. None:
             "one", but for an owner alone.
+        one_way_part: the part of the noise's budget that measures each column on its own, beside the pairs. None: 0, but for an
+            owner alone, where it follows from the number of people (`analyst.prediction`). Model III has none.
     """
 
     epsilon: float
@@ -348,6 +350,7 @@ class TablesRule:
     ] = ()
     pairs: Annotated[str, Key(optional=True, choices=PAIRS)] = PAIRS[0]
     resolution: Annotated[Literal["one", "two"] | None, OPTIONAL] = None
+    one_way_part: Annotated[float | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

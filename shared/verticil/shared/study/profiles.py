@@ -6,6 +6,9 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.discrete_gaussian import variance
 from verticil.shared.mechanisms.subset import Subset
@@ -14,7 +17,7 @@ from verticil.shared.numerics.estimation.profiles import Grid, Profile, grid_of,
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import set_sigmas
-from verticil.shared.study.typed_variables import even_bins, value_labels, value_step
+from verticil.shared.study.typed_variables import even_bins, next_written, value_labels, value_step, written_format
 from verticil.shared.study.vocabulary import fail
 
 
@@ -22,8 +25,27 @@ def grid_of_variable(variable: Variable) -> Grid:
     """Return the public grid of a variable with bounds; the edges of its equal widths are among those of the cells."""
     assert variable.bounds is not None
     step, codes = value_step(variable), variable.kind in {"integer", "number"}
-    even = even_bins(variable.bounds, step)
-    return grid_of(variable.bounds, step=step, codes=codes, points=variable.points, also=even)
+    even = even_bins(variable.bounds, step, variable.kind, variable.format)
+    grid = grid_of(variable.bounds, step=step, codes=codes, points=variable.points, also=even)
+    return grid if variable.format is None else _written_grid(variable, grid)
+
+
+def _written_grid(variable: Variable, grid: Grid) -> Grid:
+    """Return a grid whose edges are each the next minute, day or month that the column's format can write.
+
+    A value in this format stays on its side of the edge. A cell without such a moment is none.
+    """
+    ends = set(variable.bounds or ())
+
+    def written(edges: Floats) -> Floats:
+        return np.unique(
+            [
+                edge if edge in ends else next_written(edge, variable.kind, written_format(variable))
+                for edge in edges.tolist()
+            ]
+        )
+
+    return dataclasses.replace(grid, edges=written(grid.edges), fine=written(grid.fine))
 
 
 def profile_of_variable(variable: Variable, deviation: float) -> Profile:
@@ -66,7 +88,8 @@ def variable_with(variable: Variable, profile: Profile) -> Variable:
     if not bins or len(bins) + len(profile.points) + len(words) < 3:
         assert variable.bounds is not None
         grid = grid_of_variable(variable)
-        bins = even_bins(variable.bounds, value_step(variable)) if grid.is_even else grid.even_bins
+        even = even_bins(variable.bounds, value_step(variable), variable.kind, variable.format)
+        bins = even if grid.is_even else grid.even_bins
     bins = _with_values(bins, profile.points, value_step(variable))
     found = dataclasses.replace(variable, bins=bins, points=profile.points, labels=("a", "b"))
     return dataclasses.replace(found, labels=(*value_labels(found), *words))

@@ -21,7 +21,7 @@ from verticil.shared.numerics.model.artifact import packed_size
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.inapplicable import refuse
-from verticil.shared.study.tables import coarse_pairs, set_sigmas, tables_deviation, tables_of
+from verticil.shared.study.tables import coarse_pairs, set_sigmas, table_sigmas
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS, Inapplicable, fail
 
@@ -222,7 +222,7 @@ class Protocol(ABC):
         """Return the standard deviation of the noise on each count, people, of each of `tables_of`; raises as
         `tables_sigma`.
         """
-        return (tables_deviation(study),) * len(tables_of(study))
+        return tuple(math.sqrt(variance(sigma)) for sigma in table_sigmas(study))
 
     def coarse_deviations(self, study: Study) -> tuple[float, ...]:
         """Return the same of each of `coarse_pairs`, in runs of neighbouring categories."""

@@ -22,6 +22,7 @@ from verticil.shared.documents.config import path_in, read_toml, toml_table
 from verticil.shared.documents.record import keys, read
 from verticil.shared.documents.toml_table import Table, near_hint
 from verticil.shared.numerics.knowledge.reading import read_knowledge
+from verticil.shared.numerics.knowledge.row_rules import RowTable
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.turtle import MAX_BYTES, read_turtle
 from verticil.shared.numerics.model.schema import Schema
@@ -60,8 +61,8 @@ def read_study(path: Path, *, by_owner: bool = False) -> Study:
 
     Args:
         path: the TOML file.
-        by_owner: the owner of a whole table carries it out alone, whatever its model: ``[posterior]`` and ``[privbayes]`` are
-            read and not checked, because they apply to the owner's study, where they are checked.
+        by_owner: the owner of a whole table carries it out alone, whatever its model: ``[posterior]``, ``[privbayes]`` and
+            ``one_way_part`` are read and not checked, because they apply to the owner's study, where they are checked.
 
     Returns:
         The proposal, checked.
@@ -86,7 +87,7 @@ def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
     columns, related = read_related(table)
     declared = schema_of(columns, table, "variable")
-    knowledge = _knowledge(table, declared, folder)
+    knowledge = _knowledge(table, declared, related, folder)
     following = _following(knowledge)
     schema = Schema(variables=tuple(variable for variable in declared.variables if variable.name not in following))
     study = read(
@@ -125,6 +126,7 @@ def _of_any_model(study: Study) -> Study:
         study,
         posterior=PosteriorRule(),
         privbayes=PrivBayesRule(),
+        tables=study.tables and dataclasses.replace(study.tables, one_way_part=None),
         schema=dataclasses.replace(study.schema, variables=variables),
     )
 
@@ -271,7 +273,7 @@ def _parties(table: Table) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _knowledge(table: Table, schema: Schema, base: Path) -> Knowledge | None:
+def _knowledge(table: Table, schema: Schema, related: Sequence[RelatedTable], base: Path) -> Knowledge | None:
     """``[knowledge]``: what is stated of all records; an absent table states nothing."""
     if not table.has("knowledge"):
         return None
@@ -286,7 +288,16 @@ def _knowledge(table: Table, schema: Schema, base: Path) -> Knowledge | None:
         inner.fail(
             "rule", "there is no rule, expected at least one [[knowledge.rule]] or a file", hint="remove [knowledge]"
         )
-    return read_knowledge(tables, schema.variables)
+    rows = [
+        RowTable(
+            name=item.name,
+            count=item.count,
+            order=item.order,
+            columns={column: item.slots_of(column) for column in item.columns},
+        )
+        for item in related
+    ]
+    return read_knowledge(tables, schema.variables, rows)
 
 
 def _own_file(table: Table, base: Path) -> Path:

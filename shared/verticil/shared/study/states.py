@@ -24,6 +24,8 @@ import enum
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from verticil.shared.core.errors import Misuse
+
 
 class State(enum.IntEnum):
     """The wire's numbers (`StudyState`); they are stored, so they are never renumbered."""
@@ -143,3 +145,19 @@ def _stage(facts: Facts) -> State:
 def is_final(state: State) -> bool:
     """Return whether nothing follows this state."""
     return state in {State.PUBLISHED, State.DENIED, State.EXPIRED, State.WITHDRAWN, State.FAILED}
+
+
+def require_withdrawn(study_id: str, state: State) -> None:
+    """Refuse to pass over in silence that a study had ended otherwise before it could be withdrawn.
+
+    Raises:
+        Misuse: STUDY_OVER.
+    """
+    if state is State.WITHDRAWN or not is_final(state):
+        return
+    hint = "a published release cannot be recalled; a party can mark it: verticil party revoke"
+    raise Misuse(
+        "STUDY_OVER",
+        f"study '{study_id}': it is over already ({state.words}), expected one that is under way",
+        hint=hint if state is State.PUBLISHED else "there is nothing left to withdraw",
+    )

@@ -12,7 +12,7 @@ from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.related.structure import slot_numbers
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.profiles import check_profiles
-from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
+from verticil.shared.study.protocols import PROTOCOLS, measures_itself, opens_tables, protocol_of
 from verticil.shared.study.tables import cells_of, profiled, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import MAX_TEXT, check_privacy, fail
 
@@ -47,6 +47,7 @@ def check_tables(study: Study, *, source: str) -> None:
     check_privacy(where, rule.epsilon, rule.delta)
     _check_learning(study, source)
     _check_three_way(study, rule, f"{where}.three_way")
+    _check_one_way_part(study, rule, f"{where}.one_way_part")
     if measures_itself(study):
         return  # these tables are not measured
     if (cells := cells_of(study)) > MAX_TABLE_CELLS:
@@ -133,6 +134,20 @@ def _check_learning(study: Study, source: str) -> None:
             f"{source}: parameters.estimator",
             "'inverse' needs counts of whole families, and with noise on tables (tables) there are tables of pairs",
             hint="keep em",
+        )
+
+
+def _check_one_way_part(study: Study, rule: TablesRule, where: str) -> None:
+    part = rule.one_way_part
+    if part is None:
+        return
+    if not 0 <= part < 1:
+        fail(where, f"got {part:g}, expected a part of the budget from 0 to below 1", hint="try 0.3, or remove it")
+    if part and opens_tables(study):
+        fail(
+            where,
+            f"with the model '{study.model}' all tables have one noise",
+            hint="remove it",
         )
 
 

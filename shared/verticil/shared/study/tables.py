@@ -7,13 +7,15 @@ published. The miner itself has the columns; that it draws the noise, and publis
 A person who is replaced moves from one cell to another in each of T tables: 2 T counts change by one, and the noise is
 calibrated for that (`verticil.shared.mechanisms.discrete_gaussian.discrete_sigma`). What the randomization adds is not counted.
 
-One owner can measure three sets of tables, each with noise of its own, calibrated together:
+One owner can measure four sets of tables, each with noise of its own, calibrated together:
 
 1. with `bounds`, the profile of each number: one or two histograms over a public grid, from which its bins follow;
-2. the tables above;
-3. with `resolution = "two"`, each pair with an ordered column once more in runs of neighbouring categories.
+2. with `one_way_part`, each column on its own: where few people or many columns let the shares drown that pairs give;
+3. the pairs and triples above;
+4. with `resolution = "two"`, each pair with an ordered column once more in runs of neighbouring categories.
 
-A set has the part T / sigma^2 of the sum over all sets: profiles `PROFILE_PART`, runs `COARSE_PART` of the rest.
+A set has the part T / sigma^2 of the sum over all sets: profiles `PROFILE_PART`, single columns `one_way_part` of the rest, runs
+`COARSE_PART` of what is left then.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas, variance
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.numerics.joint.coarse import pairs_with_order, runs_of
 from verticil.shared.numerics.model.schema import Variable
@@ -40,7 +42,7 @@ def tables_of(study: Study) -> tuple[tuple[int, ...], ...]:
 
     All pairs of units, then the three-way tables in the study's order; of a study with one unit, that unit's own table. A pair
     has all of a compound's combinations, so no compound needs a table of its own. Of a study with related tables the pairs are
-    those that it measures (`TablesRule.pairs`).
+    those that it measures (`TablesRule.pairs`). With `one_way_part` each unit's own table stands behind them.
     """
     n = len(study.units)
     pairs: tuple[tuple[int, ...], ...] = tuple(itertools.combinations(range(n), 2)) if n > 1 else ((0,),)
@@ -53,7 +55,13 @@ def tables_of(study: Study) -> tuple[tuple[int, ...], ...]:
             if any(is_measured(*both) for both in itertools.product(slots[units[0]], slots[units[-1]]))
         )
     triples = () if study.tables is None else study.tables.three_way
-    return (*pairs, *(tuple(sorted(map(study.unit_of, names))) for names in triples))
+    own = ((unit,) for unit in range(n)) if measures_columns(study) else ()
+    return (*pairs, *(tuple(sorted(map(study.unit_of, names))) for names in triples), *own)
+
+
+def measures_columns(study: Study) -> bool:
+    """Return whether each column is measured on its own, beside the pairs."""
+    return study.tables is not None and bool(study.tables.one_way_part) and len(study.units) > 1
 
 
 PROFILE_PART: Final = 0.05
@@ -64,9 +72,10 @@ Figure = TypeVar("Figure")
 
 @dataclass(frozen=True, slots=True)
 class OfSets(Generic[Figure]):
-    """A figure for each set of tables: `tables_of`, the runs, the profiles."""
+    """A figure for each set of tables: pairs and triples, single columns, the runs, the profiles."""
 
     pairs: Figure
+    columns: Figure
     coarse: Figure
     profiles: Figure
 
@@ -107,13 +116,14 @@ def set_sizes(study: Study) -> OfSets[int]:
     """Return how many tables each set has."""
     variables = [study.schema[place] for place in profiled(study)]
     profiles = sum(n_histograms(each.bounds, value_step(each)) for each in variables if each.bounds is not None)
-    return OfSets(len(tables_of(study)), len(coarse_pairs(study)), profiles)
+    columns = len(study.units) if measures_columns(study) else 0
+    return OfSets(len(tables_of(study)) - columns, columns, len(coarse_pairs(study)), profiles)
 
 
 def has_several_sets(study: Study) -> bool:
     """Return whether there is noise of more than one kind."""
     sizes = set_sizes(study)
-    return sizes.coarse > 0 or sizes.profiles > 0
+    return sizes.columns > 0 or sizes.coarse > 0 or sizes.profiles > 0
 
 
 def set_sigmas(study: Study) -> OfSets[float | None]:
@@ -127,16 +137,18 @@ def set_sigmas(study: Study) -> OfSets[float | None]:
     sizes = set_sizes(study)
     epsilon, delta = study.tables.epsilon, study.tables.delta
     if not has_several_sets(study):
-        return OfSets(discrete_sigma(epsilon, delta, sizes.pairs), None, None)
+        return OfSets(discrete_sigma(epsilon, delta, sizes.pairs), None, None, None)
     rest = 1 - (PROFILE_PART if sizes.profiles else 0)
-    coarse = rest * (COARSE_PART if sizes.coarse else 0)
-    parts = [(sizes.pairs, rest - coarse), (sizes.coarse, coarse), (sizes.profiles, 1 - rest)]
-    found = iter(discrete_sigmas(epsilon, delta, tuple((n, part) for n, part in parts if n)))
-    return OfSets(*(next(found) if n else None for n, _ in parts))
+    columns = rest * (study.tables.one_way_part or 0) if sizes.columns else 0.0
+    coarse = (rest - columns) * (COARSE_PART if sizes.coarse else 0)
+    pairs = (sizes.pairs, rest - columns - coarse)
+    parts = [pairs, (sizes.columns, columns), (sizes.coarse, coarse), (sizes.profiles, 1 - rest)]
+    sigmas = iter(discrete_sigmas(epsilon, delta, tuple((n, part) for n, part in parts if n)))
+    return OfSets(*(next(sigmas) if n else None for n, _ in parts))
 
 
 def tables_sigma(study: Study) -> float:
-    """Return the parameter of the discrete Gaussian noise on each count of `tables_of`, in people.
+    """Return the parameter of the discrete Gaussian noise on each count of pairs and triples, in people.
 
     Raises:
         ValueError: the study has no ``[tables]``, or no noise is proved to be enough for what they ask.
@@ -146,12 +158,13 @@ def tables_sigma(study: Study) -> float:
     return sigma
 
 
-def tables_deviation(study: Study) -> float:
-    """Return the standard deviation of one draw of the noise on each count, in people; raises as `tables_sigma`.
+def table_sigmas(study: Study) -> tuple[float, ...]:
+    """Return the parameter of the noise on each count of each of `tables_of`, in people; raises as `tables_sigma`.
 
-    What is on a count in all is for the protocol to say (`study.protocols.table_deviations`): there may be several draws.
+    It is of one draw. What is on a count in all is for the protocol to say (`study.protocols.table_deviations`).
     """
-    return math.sqrt(variance(tables_sigma(study)))
+    sizes, sigmas = set_sizes(study), set_sigmas(study)
+    return (sigmas.pairs or 0.0,) * sizes.pairs + (sigmas.columns or 0.0,) * sizes.columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,13 @@ from verticil.shared.documents.written_values.dates import DAY, ISO_DATE, DatePa
 from verticil.shared.documents.written_values.on_scale import MOMENTS_IN_WORDS, moment_of, value_text
 from verticil.shared.documents.written_values.reading import KINDS, MOMENTS, NUMBERS
 from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.study.endings import ENDED_KINDS, Endings, problems_of_endings
 
 MOST_DECIMALS: Final = 12
 PRIVATE: Final = "private"
 """Bins of a study that are measured with noise."""
 EVEN_BINS: Final = 16
+_LONGEST_UNITS: Final = (1, 60, 3600, DAY, 31 * DAY, 366 * DAY)  # seconds
 _GROUP_BY: Final = re.compile(r"prefix:([1-9][0-9]?)")
 _TRUTHS: Final = {"true", "false"}
 USUAL_FORMATS: Final = {"date": ISO_DATE, "datetime": "YYYY-MM-DDThh:mm:ss", "time": "hh:mm:ss"}
@@ -32,6 +34,7 @@ _KEYS: Final = {
     "decimals": frozenset({"number"}),
     "format": MOMENTS,
     "timezone": frozenset({"datetime"}),
+    "endings": ENDED_KINDS,
     "bins": NUMBERS | MOMENTS,
     "points": NUMBERS | MOMENTS,
     "representatives": NUMBERS,
@@ -43,7 +46,7 @@ _KEYS: Final = {
     "ordered": NUMBERS | MOMENTS | {"ordered"},
 }
 """Which keys go with which types."""
-TYPED_KEYS: Final = ("type", "points", "unit", "decimals", "format", "timezone", "groups", "group_by")
+TYPED_KEYS: Final = ("type", "points", "unit", "decimals", "format", "timezone", "endings", "groups", "group_by")
 
 
 def has_values(kind: str | None) -> bool:
@@ -107,14 +110,41 @@ def read_bounds(table: Table, kind: str | None) -> tuple[float, float] | None:
 
 def value_step(variable: Variable) -> float:
     """Return the step between the values of a variable on a scale."""
-    return 1.0 if variable.integer else 10.0 ** -(variable.decimals or 0)
+    return 1.0 if variable.integer else step_of(variable.decimals)
 
 
-def even_bins(bounds: tuple[float, float], step: float) -> tuple[float, ...]:
-    """Return bins of equal width between bounds, in whole steps: what stands for bins until they are measured."""
+def step_of(decimals: int | None) -> float:
+    """Return the step between numbers of so many decimals; None: whole ones."""
+    return 10.0 ** -(decimals or 0)
+
+
+def next_written(value: float, kind: str | None, written: str) -> float:
+    """Return a moment, or the next one that a format can write: the next minute, hour, day, month or year."""
+    pattern, scale = DatePattern.of(written), float(DAY) if kind == "date" else 1.0
+
+    def floor(seconds: float) -> float:
+        if kind == "time" and seconds >= DAY:
+            return float(DAY)
+        read_back = pattern.read(pattern.write(seconds))
+        return seconds if read_back is None else read_back
+
+    before = floor(value * scale)
+    if before == value * scale:
+        return value
+    return next(after for unit in _LONGEST_UNITS if (after := floor(before + unit)) > before) / scale
+
+
+def even_bins(
+    bounds: tuple[float, float], step: float, kind: str | None = None, written: str | None = None
+) -> tuple[float, ...]:
+    """Return bins of equal width between bounds, in whole steps that a format can write: they stand for bins until these are
+    measured.
+    """
     low, high = bounds
     n = max(min(EVEN_BINS, math.floor((high - low) / step)), 1)
     edges = [low + round((high - low) * place / n / step) * step for place in range(n)]
+    if written is not None:
+        edges = [low, *(edge for edge in (next_written(edge, kind, written) for edge in edges[1:]) if edge < high)]
     return tuple(dict.fromkeys(round(edge, MOST_DECIMALS) + 0.0 for edge in (*edges, high)))
 
 
@@ -128,6 +158,18 @@ def read_groups(table: Table) -> tuple[tuple[str, tuple[str, ...]], ...]:
         return ()
     groups = table.table("groups")
     return tuple((name, groups.strings(name)) for name in groups.names())
+
+
+def read_endings(table: Table) -> Endings:
+    """Read ``endings = { "DIGITS" = SHARE, .. }``.
+
+    Raises:
+        Misuse: the table's code, it has another form.
+    """
+    if not table.has("endings"):
+        return ()
+    endings = table.table("endings")
+    return tuple((text, float(endings.value(float, text))) for text in endings.names())
 
 
 # ---- labels
@@ -165,6 +207,7 @@ def problem_of(variable: Variable) -> str:
         "points": bool(variable.points),
         "representatives": variable.representatives is not None,
         "means": variable.means is not None,
+        "endings": bool(variable.endings),
         "groups": bool(variable.groups),
         "group_by": variable.group_by is not None,
     }
@@ -209,8 +252,12 @@ def _problems_of_values(variable: Variable) -> Iterator[str]:
     if variable.other is not None and missing is not None and variable.other != missing:
         yield "other and missing have two categories, expected one: records without a value are empty"
     yield from _problems_of_writing(variable)
+    if variable.endings:
+        if variable.representatives is not None or bins is None:
+            yield "endings go with bins without representatives, whose records have one number each"
+        yield from problems_of_endings(variable.endings, kind, written_format(variable) if kind in MOMENTS else "")
     for low, high in itertools.pairwise(bins or ()):
-        step = 10.0 ** -(variable.decimals or 0) if kind == "number" else 1.0
+        step = value_step(variable)
         room = round((high - low) / step)
         if room < 1 or room <= sum(low <= point < high for point in points):
             yield f"the bin [{value_text(kind, low)},{value_text(kind, high)}) holds no value besides its points"

@@ -153,7 +153,7 @@ def _parts(
 
     release_columns, rules = columns(knowledge, schema), support(knowledge, schema)
     schema_written, orders = release_columns.published, () if knowledge is None else knowledge.orders
-    names_in_orders = {name for order in orders for name in (order.lower, order.upper)}
+    names_in_orders = {name for order in orders for name in order.variables}
     n_read, n_keys = 0, int(identifier is not None)
     try:
         for batch in (_csv if path.suffix == ".csv" else _parquet)(path, schema_written, n_records, identifier):
@@ -170,7 +170,7 @@ def _parts(
                 for name in names_in_orders
                 for place in (schema_written.index(name),)
             }
-            if (order := broken_order(orders, numbers)) is not None:
+            if (order := broken_order(orders, numbers, schema_written)) is not None:
                 raise _invalid(path, f"a synthetic record does not meet the rule '{order.name}'")
             yield n_read, _read_stated(path, release_columns, rules, own)
             n_read += batch.num_rows

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -40,6 +40,7 @@ from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import Sampling, Study
 from verticil.shared.synthesis import category_draws
+from verticil.shared.synthesis.endings import ending_weights, with_endings
 from verticil.shared.synthesis.joint_records import joint_codes
 from verticil.shared.synthesis.linked_places import (
     InsideBins,
@@ -391,12 +392,16 @@ def written_columns(
     release_columns = columns_of(knowledge, schema)
     ordered_columns = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
     n = len(codes[0])
-    values = {} if inside is None else _placed(schema, codes, generator, inside)
+    values = {} if inside is None else _placed(schema, codes, generator, inside, without=ordered_columns)
+    chances = {
+        variable.name: generator.random(n) for variable in release_columns.published.variables if variable.endings
+    }
     parts = [slice(start, start + (at_once or n)) for start in range(0, max(n, 1), at_once or max(n, 1))]
     for variable, column in zip(
         release_columns.published.variables, release_columns.draw_columns(codes, generator), strict=True
     ):
         tilt = (tilts or {}).get(schema.index(variable.name)) if variable.name in schema else None
+        weights = ending_weights(variable, column) if variable.endings else np.empty((0, 0))
         for some in parts:
             if variable.bins is None:
                 yield WrittenColumn(variable=variable, codes=column[some])
@@ -410,20 +415,27 @@ def written_columns(
                     if placed is None or tilt is not None
                     else _in_writing(variable, column[some], placed[some])
                 )
+                if variable.endings:
+                    numbers = with_endings(variable, column[some], numbers, weights, chances[variable.name][some])
                 if variable.kind is not None:
                     numbers = place_points(variable, column[some], numbers, first=first + some.start)
             yield WrittenColumn(variable=variable, codes=column[some], numbers=numbers, decimals=decimals)
 
 
 def _placed(
-    schema: Schema, codes: Sequence[Codes], generator: np.random.Generator, inside: InsideBins
+    schema: Schema,
+    codes: Sequence[Codes],
+    generator: np.random.Generator,
+    inside: InsideBins,
+    *,
+    without: Collection[str],
 ) -> dict[str, Floats]:
-    """Return the value of each number of each record, before it is written."""
+    """Return the value of each number of each record, before it is written, `without` columns that have theirs already."""
     found: dict[str, Floats] = {}
     for v, places in places_in_bins(schema, codes, generator, linked=inside.linked).items():
         shape = inside.shapes.get(v)
-        if shape is None and not inside.linked:
-            continue  # as before
+        if schema[v].name in without or (shape is None and not inside.linked):
+            continue  # their places are drawn all the same: records of other columns stay as they were
         found[schema[v].name] = values_at(schema[v], codes[v], places, shape or smooth_shape(schema[v], codes[v]))
     return found
 

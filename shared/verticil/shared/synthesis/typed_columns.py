@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,8 @@ from verticil.shared.core.arrays import AnyCodes, Floats, Ints
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.numbers import read_plain
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.study.typed_variables import has_values, written_format
+from verticil.shared.study.typed_variables import has_values, value_step, written_format
+from verticil.shared.synthesis.endings import ends_so
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,12 +79,14 @@ def place_points(variable: Variable, codes: AnyCodes, numbers: Floats | Ints, *,
 def _free_values(variable: Variable, code: int) -> tuple[float, ...]:
     """Return values of a bin that are no points: all of few whole ones, else some near its lower edge."""
     low, high = (variable.bins or ())[code], (variable.bins or ())[code + 1]
-    step = 1.0 if variable.integer else 10.0 ** -(variable.decimals or 0)
+    step = value_step(variable)
     decimals = 0 if variable.integer else variable.decimals or 0
     size = min(round((high - low) / step), 1000)
     values = [round(low + place * step, decimals) for place in range(size)]
     values = [float(value) for value in number_of_writing(variable, np.asarray(values, dtype=np.float64))]
     free = tuple(value for value in dict.fromkeys(values) if value not in variable.points and low <= value < high)
+    if variable.endings and free:
+        free = tuple(itertools.compress(free, ends_so(variable, np.asarray(free)).tolist())) or free
     return free or (low,)
 
 

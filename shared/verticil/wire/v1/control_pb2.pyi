@@ -211,6 +211,7 @@ class StudySummary(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     COUNTERSIGNATURES_NEEDED_FIELD_NUMBER: _builtins.int
     SUBMITTER_FIELD_NUMBER: _builtins.int
+    WORTH_FIELD_NUMBER: _builtins.int
     study_id: _builtins.str
     study_digest: _builtins.bytes
     version: _builtins.int
@@ -230,6 +231,10 @@ class StudySummary(_message.Message):
     def failure(self) -> _common_pb2.ErrorDetail: ...
     @_builtins.property
     def parties(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartyStatus]: ...
+    @_builtins.property
+    def worth(self) -> Global___Worth:
+        """of a published release; absent: it says nothing of it"""
+
     def __init__(
         self,
         *,
@@ -246,14 +251,50 @@ class StudySummary(_message.Message):
         deadline: _builtins.str = ...,
         countersignatures_needed: _builtins.int = ...,
         submitter: _builtins.str = ...,
+        worth: Global___Worth | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "worth", b"worth"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["countersignatures_needed", b"countersignatures_needed", "deadline", b"deadline", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "submitter", b"submitter", "title", b"title", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["countersignatures_needed", b"countersignatures_needed", "deadline", b"deadline", "effective_digest", b"effective_digest", "failure", b"failure", "n_common", b"n_common", "parties", b"parties", "stage_detail", b"stage_detail", "state", b"state", "study_digest", b"study_digest", "study_id", b"study_id", "submitter", b"submitter", "title", b"title", "version", b"version", "worth", b"worth"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StudySummary: _TypeAlias = StudySummary  # noqa: Y015
+
+@_typing.final
+class Worth(_message.Message):
+    """What a release says that its records are worth: it is estimated from noise and model, and public with the release."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TWO_WAY_FIELD_NUMBER: _builtins.int
+    INDEPENDENT_FIELD_NUMBER: _builtins.int
+    ONE_WAY_FIELD_NUMBER: _builtins.int
+    DROWNED_FIELD_NUMBER: _builtins.int
+    WEAKENED_FIELD_NUMBER: _builtins.int
+    two_way: _builtins.float
+    independent: _builtins.float
+    one_way: _builtins.float
+    @_builtins.property
+    def drowned(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def weakened(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        two_way: _builtins.float = ...,
+        independent: _builtins.float = ...,
+        one_way: _builtins.float = ...,
+        drowned: _abc.Iterable[_builtins.str] | None = ...,
+        weakened: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drowned", b"drowned", "independent", b"independent", "one_way", b"one_way", "two_way", b"two_way", "weakened", b"weakened"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Worth: _TypeAlias = Worth  # noqa: Y015
 
 @_typing.final
 class GetStudyReply(_message.Message):

@@ -37,8 +37,20 @@ def require_package(rule: DatasetRule) -> None:
     package = _CALAMINE if rule.format in WORKBOOKS else _PYREADSTAT if rule.format in STATISTICS else package
     if rule.server is not None:
         package = _ADBC if rule.server.scheme() in POSTGRESQL else _SQLALCHEMY
-    if package is None or find_spec(package.module) is not None:
-        return
-    name = package.module.replace("_", "-")
-    problem = f"{rule.name}: {package.reads} needs {name}, which is not installed"
-    raise Misuse("CONFIG_INVALID", problem, hint=install_command(package.extra))
+    if package is not None:
+        _require(package, f"{rule.name}: {package.reads}")
+
+
+def require_duckdb(what: str) -> None:
+    """Refuse what DuckDB does where it is not installed.
+
+    Raises:
+        Misuse: CONFIG_INVALID.
+    """
+    _require(_DUCKDB, what)
+
+
+def _require(package: _Package, what: str) -> None:
+    if find_spec(package.module) is None:
+        problem = f"{what} needs {package.module.replace('_', '-')}, which is not installed"
+        raise Misuse("CONFIG_INVALID", problem, hint=install_command(package.extra))

@@ -59,6 +59,37 @@ _SIGNATURES: Final = {
 }
 
 
+SummaryKind = Literal["count", "any", "sum", "min", "max", "first", "last"]
+"""What a summary says of a person's rows. The first two are of the rows, the others of a column of theirs."""
+OneRow = Literal["", "first", "last", "any"]
+"""Which row of a person is read where a table has several; empty: none, as nothing says which is meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A column of people that is made of their rows in a related table.
+
+    Attributes:
+        table: the related table.
+        kind: see `SummaryKind`.
+        column: the local column that it is of; empty: of the rows.
+        where: which rows count (`conditions`); empty: all.
+        written: how the numbers and dates of that column are written.
+    """
+
+    table: str
+    kind: SummaryKind
+    column: str = ""
+    where: str = ""
+    written: str = "plain"
+
+    @property
+    def source(self) -> str:
+        """What it is called among the columns of people; another summary has another name."""
+        of = f"{self.table}.{self.column}" if self.column else self.table
+        return f"{self.kind} of {of}" + (f" where {' '.join(self.where.split())}" if self.where else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRule:
     """Where a variable comes from.
@@ -67,11 +98,13 @@ class ColumnRule:
         source: the local column.
         recode: local spelling -> declared spelling.
         written: how numbers are written; see `written_values.reading.value_reader`.
+        summary: what the column is made of; None: it is a column of the table itself.
     """
 
     source: str
     recode: Mapping[str, str] = field(default_factory=dict)
     written: str = "plain"
+    summary: Summary | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +124,10 @@ class DatasetRule:
         server: the database on a server; None: it is a file.
         table, query: of a database: one of the two.
         tables: related tables of the same people, with several rows each, by the name that studies have for them.
+        one_row: which row of a person is read where several have the id.
+        order: local columns that order a person's rows, for `one_row` and for summaries.
+        normalise: steps applied to ids before rows of one person are put together.
+        lots: secret of the site by which ``any`` chooses a row; without one it chooses by the id alone.
 
     Raises:
         Misuse: CONFIG_INVALID, the delimiter is not one ASCII character or the encoding is unknown.
@@ -110,6 +147,10 @@ class DatasetRule:
     table: str = ""
     query: str = ""
     tables: Mapping[str, DatasetRule] = field(default_factory=dict)
+    one_row: OneRow = ""
+    order: tuple[str, ...] = ()
+    normalise: tuple[str, ...] = ()
+    lots: bytes = field(default=b"", repr=False)
 
     @property
     def name(self) -> str:
@@ -137,6 +178,15 @@ class DatasetRule:
     def column(self, variable: str) -> ColumnRule:
         """Return the rule of a variable; without one, the local column has the variable's name."""
         return self.columns[variable] if variable in self.columns else ColumnRule(source=variable)
+
+    def written(self, source: str) -> str:
+        """Return how a local column is written, by the rule of a variable that is read from it."""
+        return next((column.written for column in self.columns.values() if column.source == source), "plain")
+
+    @property
+    def one_row_words(self) -> str:
+        """Which row of a person is read, as part of what a code means; empty: the table has one row a person."""
+        return self.one_row and f"{self.one_row} row by {', '.join(self.order) or 'the order of the table'}"
 
 
 def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Collection[str]) -> DatasetRule:

@@ -21,7 +21,7 @@ from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.core.installation import install_package
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Dialect, Engine
 
 _ROWS_AHEAD: Final = 256
 """Rows that a driver may hold: each can have values up to the database's own limit."""
@@ -74,6 +74,11 @@ def _parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> It
         quote = connection.dialect.identifier_preparer.quote
         result = connection.exec_driver_sql(select(rule, [quote(name) for name in column_names], quote=quote))
         yield from parts_of_rows(rule, iter(result), column_names)
+
+
+def dialect_of(rule: DatasetRule) -> Dialect:
+    """Return how the database writes names, and its name; raises as `header`."""
+    return _engine(rule).dialect
 
 
 @contextmanager

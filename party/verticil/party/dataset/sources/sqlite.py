@@ -51,7 +51,7 @@ def parts(rule: DatasetRule, column_names: Sequence[str], cancel: Cancel) -> Ite
 def _names(rule: DatasetRule, cancel: Cancel) -> Iterator[tuple[str, ...]]:
     with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
         yield tuple(
-            column[0] for column in connection.execute(select(rule, None, quote=_quote_name) + NO_ROWS).description
+            column[0] for column in connection.execute(select(rule, None, quote=quote_name) + NO_ROWS).description
         )
 
 
@@ -64,11 +64,11 @@ def _rows(rule: DatasetRule, connection: sqlite3.Connection, column_names: Seque
     """Yield the rows; a value above `VALUE_BYTES` comes as so many zeros, and one above `STORED_VALUE_BYTES` is refused
     here.
     """
-    columns = [_expression(_quote_name(name)) for name in column_names]
+    columns = [_expression(quote_name(name)) for name in column_names]
     n_rows = 0
     is_long = False
     try:
-        for row in connection.execute(select(rule, columns, quote=_quote_name)):
+        for row in connection.execute(select(rule, columns, quote=quote_name)):
             n_rows += 1
             yield row
     except sqlite3.DataError as error:
@@ -84,7 +84,7 @@ def _long_value(
 ) -> tuple[str, int]:
     """Return column and row of a value that SQLite does not hand out, behind so many rows or, as Python reads ahead, one more."""
     for row, name in product((n_rows, n_rows + 1), column_names):
-        statement = select(rule, [_expression(_quote_name(name))], quote=_quote_name)
+        statement = select(rule, [_expression(quote_name(name))], quote=quote_name)
         try:
             connection.execute(f"{statement} LIMIT 1 OFFSET {row}").fetchall()
         except sqlite3.DataError:
@@ -107,7 +107,7 @@ def _open(rule: DatasetRule) -> sqlite3.Connection:
     return connection
 
 
-def _quote_name(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return what stands in standard SQL's quotation marks and is no column; SQLite takes it for a text."""
     return "`" + name.replace("`", "``") + "`"
 

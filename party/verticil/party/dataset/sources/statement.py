@@ -65,9 +65,16 @@ def select(rule: DatasetRule, columns: Sequence[str] | None, *, quote: Callable[
         quote: how the database wants a name.
     """
     column_list = "*" if columns is None else ", ".join(columns)
+    name = " verticil" if rule.query else ""  # without AS, which Oracle does not know there
+    return f"SELECT {column_list} FROM {from_clause(rule, quote=quote)}{name}"  # noqa: S608  the site's own party.toml says it
+
+
+def from_clause(rule: DatasetRule, *, quote: Callable[[str], str] = quote_name) -> str:
+    """Return what stands behind FROM: the quoted table, or the query in parentheses. Arguments as of `select`."""
     if rule.query:
-        # On lines of their own, as the query may end in a comment; without AS, which Oracle does not know there.
-        return f"SELECT {column_list} FROM (\n{rule.query.strip().removesuffix(';')}\n) verticil"  # noqa: S608
+        return (
+            f"(\n{rule.query.strip().removesuffix(';')}\n)"  # on lines of their own, as the query may end in a comment
+        )
     parts = re.findall(_PART, rule.table)
     names = [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
-    return f"SELECT {column_list} FROM {'.'.join(map(quote, names))}"  # noqa: S608  quoted; the site's own party.toml says them
+    return ".".join(map(quote, names))

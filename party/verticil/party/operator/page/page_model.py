@@ -426,7 +426,7 @@ def _row(site: Site, record: StudyRecord, waits: str) -> StudyRow:
 
 def _standing(site: Site, record: StudyRecord, waits: str) -> StudyLine:
     state, failure = State(record.task.state), record.failure
-    n_given = f"{record.n_votes} of {site.config.policy.approvers_needed} approvals given here"
+    n_given = f"approvals given here: {record.n_votes} of {site.config.policy.approvers_needed}"
     if record.revocation_sent is not None:
         how, words, blocked_by = "ended", "revoked here", ""
     elif record.denial_sent is not None:

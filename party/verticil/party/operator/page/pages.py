@@ -39,6 +39,7 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Misuse, Refusal, VerticilError
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
+from verticil.shared.pages.login import Login
 from verticil.shared.pages.rendering import Problem, Templates
 from verticil.shared.pages.server import REPORT_POLICY, PageServer, form_of
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon, odds
@@ -401,7 +402,9 @@ def site_server(
     officer: Officer | None = None,
     doctor: Doctor | None = None,
     clock: Callable[[], dt.datetime] = utc_now,
+    login: Login | None = None,
 ) -> PageServer:
-    """Return a server of a site's pages; arguments as `SitePages`, raises as `PageServer`."""
+    """Return a server of a site's pages; arguments as `SitePages` and `PageServer`, raises as `PageServer`."""
     pages = SitePages(party_toml, officer=officer, doctor=doctor, clock=clock)
-    return PageServer(pages.routes, address, fingerprint=pages.fingerprint, decides=officer is not None)
+    decides = officer is not None
+    return PageServer(pages.routes, address, fingerprint=pages.fingerprint, decides=decides, login=login)

@@ -2,7 +2,9 @@
 
 A style is an example: the number 1234.5 as the table writes it, with its unit where it has one. ``1.234,5 EUR`` reads
 ``-1.299,99 EUR`` and ``12,5`` as -1299.99 and 12.5. Beside it every style reads what bookkeepers and laboratories write:
-``(12,5)`` and ``12,5-`` are negative, ``12,-`` has no cents, ``< 0,6`` and ``90+`` are the number that they lie beyond. A text
+``(12,5)`` and ``12,5-`` are negative, ``12,-`` has no cents, ``< 0,6`` and ``90+`` are the number that they lie beyond.
+
+A style with ``(k)`` behind its number, ``£1234.5(k)``, reads ``£4.8k``, ``£1.2M`` and ``£950`` as 4800, 1200000 and 950. A text
 that is no number in the style is None; nothing is repaired.
 """
 
@@ -37,6 +39,14 @@ _LIMIT: Final = "[<>\u2264\u2265\u2a7d\u2a7e]=?"
 _STYLE: Final = re.compile(
     rf"(?P<before>[^0-9]*?)(?P<example>{'|'.join(map(re.escape, sorted(EXAMPLES, key=len, reverse=True)))})(?P<behind>[^0-9]*)"
 )
+MAGNIFIED: Final = "(k)"
+"""Stands behind the number of a style whose numbers have letters for thousands and more."""
+MAGNITUDES: Final = {
+    **dict.fromkeys(("k", "K", "tsd", "Tsd", "Tsd."), 3),
+    **dict.fromkeys(("m", "M", "mn", "MM", "mio", "Mio", "Mio.", "mln", "млн"), 6),
+    **dict.fromkeys(("bn", "b", "B", "Mrd", "Mrd.", "mrd", "млрд"), 9),
+}
+"""Letters behind a number, and the power of ten that they stand for."""
 MAX_STYLE: Final = 40
 """Most letters of a style."""
 
@@ -48,11 +58,13 @@ class NumberStyle:
     Attributes:
         thousands, decimal: separators; no thousands: they are not separated.
         unit: text that may stand before or behind a number; empty: none.
+        is_magnified: whether numbers may have `MAGNITUDES`.
     """
 
     thousands: str
     decimal: str
     unit: str = ""
+    is_magnified: bool = False
 
     @classmethod
     def of(cls, text: str) -> NumberStyle:
@@ -64,18 +76,24 @@ class NumberStyle:
         >>> NumberStyle.of("1.234,5 EUR")
         NumberStyle(thousands='.', decimal=',', unit='EUR')
         """
-        match = _STYLE.fullmatch(text) if len(text) <= MAX_STYLE else None
+        is_magnified = f".5{MAGNIFIED}" in text or f",5{MAGNIFIED}" in text
+        match = (
+            _STYLE.fullmatch(text.replace(MAGNIFIED, "") if is_magnified else text) if len(text) <= MAX_STYLE else None
+        )
         if match is None or (match["before"].strip() and match["behind"].strip()):
             raise ValueError(
                 f"got '{text[:MAX_STYLE]}', expected 1234.5 as the table writes it, such as {EXAMPLES[3]} or {EXAMPLES[0]}%"
             )
         thousands, decimal = _SEPARATORS[match["example"]]
-        return cls(thousands=thousands, decimal=decimal, unit=(match["before"].strip() or match["behind"].strip()))
+        unit = match["before"].strip() or match["behind"].strip()
+        return cls(thousands=thousands, decimal=decimal, unit=unit, is_magnified=is_magnified)
 
     def read(self, text: str) -> float | None:
         """Return the number of a text; of one beyond a limit, as in ``< 0,6`` and ``90+``, the limit; None: it is none.
 
         >>> style = NumberStyle.of("1,234.5%")
+        >>> NumberStyle.of("£1234.5(k)").read("£4.8k")
+        4800.0
         >>> style.read("12.5 %"), style.read("\u22121,299"), style.read("< 0.6"), style.read("12,34"), style.read("n/a")
         (12.5, -1299.0, 0.6, None, None)
         """
@@ -89,7 +107,8 @@ class NumberStyle:
         if match["open"] or (match["after"] and match["after"] in _MINUS):
             sign = "-"
         part = match["part"] if match["part"] and match["part"].isdigit() else "0"
-        return float(f"{sign}{digits}.{part}{match['power'] or ''}")
+        power = MAGNITUDES[match["magnitude"]] if match["magnitude"] else 0
+        return float(f"{sign}{digits}.{part}e{power + int((match['power'] or 'e0')[1:])}")
 
     def is_limit(self, text: str) -> bool:
         """Return whether a text is a number beyond a limit, as in ``< 0.6`` and ``90+``."""
@@ -111,10 +130,12 @@ def _pattern(style: NumberStyle) -> re.Pattern[str]:
     }
     whole = groups.get(style.thousands) or f"[0-9]{{1,3}}(?:{re.escape(style.thousands)}[0-9]{{3}})+|[0-9]+"
     decimal = re.escape(style.decimal)
+    letters = "|".join(map(re.escape, MAGNITUDES)) if style.is_magnified else "(?!)"
+    magnitude = rf"(?:[{_BLANKS}]?(?P<magnitude>{letters}))?"
     number = rf"(?P<whole>{whole})?(?:{decimal}(?P<part>[{_MINUS}]{{1,2}}|[0-9]*))?"  # 12,-: no cents
     return re.compile(
         rf"{blanks}(?P<limit>{_LIMIT})?{blanks}(?P<open>\()?{unit_before}(?P<sign>[+{_MINUS}])?{blanks}{unit_before}"
-        rf"(?=[0-9]|{decimal}[0-9]){number}(?P<power>[eE][+-]?[0-9]{{1,4}})?(?P<after>(?(sign)(?!)|[+{_MINUS}]))?"
+        rf"(?=[0-9]|{decimal}[0-9]){number}(?P<power>[eE][+-]?[0-9]{{1,4}})?{magnitude}(?P<after>(?(sign)(?!)|[+{_MINUS}]))?"
         rf"{unit}(?(open)\)){blanks}"
     )
 

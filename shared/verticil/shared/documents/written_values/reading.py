@@ -6,9 +6,12 @@ import calendar
 import datetime as dt
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Literal
 
+import numpy as np
+
+from verticil.shared.core.arrays import Floats
 from verticil.shared.documents.written_values.dates import DAY, ISO_DATE, ISO_MOMENT, ISO_TIME, DatePattern, is_pattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle, read_number, read_plain
 
@@ -25,6 +28,8 @@ _DATES: Final = {
 }
 OLD_WAYS: Final = (*OLD_STYLES, *_DATES)
 """How version 1.0.0 reads the numbers of a column without a type. A date is its year and the part of it that has gone by."""
+_MANY: Final = 1_000  # texts; of fewer Arrow is not worth its loading
+_SIMPLE: Final = r"^-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _USUAL: Final = {
     "date": f"{ISO_DATE} | {ISO_DATE} hh:mm:ss.fZ | {ISO_MOMENT} | {ISO_DATE} hh:mm",
     "datetime": f"{ISO_MOMENT} | {ISO_DATE} hh:mm:ss.fZ | {ISO_DATE}Thh:mmZ | {ISO_DATE} hh:mmZ | {ISO_DATE}",
@@ -87,6 +92,35 @@ def value_reader(kind: str | None, written: str = "") -> Callable[[str], float |
         return None if seconds is None else seconds % DAY
 
     return {"date": read_day, "time": read_time}.get(str(kind), pattern.read)
+
+
+def read_texts(texts: Collection[str], kind: str | None, written: str = "") -> Floats:
+    """Return the values of many texts, NaN where one has none: what `value_reader` reads of each, and plain numbers quicker.
+
+    >>> read_texts(["1.5", "x"], "number").tolist()
+    [1.5, nan]
+    """
+    read = value_reader(kind, written)
+    if read is read_plain and len(texts) >= _MANY:
+        return _read_plain_texts(texts)
+    return np.array([math.nan if (value := read(text)) is None else value for text in texts], dtype=np.float64)
+
+
+def _read_plain_texts(texts: Collection[str]) -> Floats:
+    """Return plain numbers by Arrow's parser, which rounds as Python's does; what it cannot read Python reads."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        whole = pa.array(texts, pa.large_string())
+    except UnicodeEncodeError:  # a byte that was no letter
+        whole = pa.array([text if text.isascii() else "" for text in texts], pa.large_string())
+    is_simple = pc.match_substring_regex(whole, _SIMPLE)
+    values = pc.if_else(is_simple, whole, None).cast(pa.float64()).to_numpy(zero_copy_only=False).copy()
+    for place in np.flatnonzero(np.isnan(values)).tolist():
+        if (number := read_plain(whole[place].as_py())) is not None:
+            values[place] = number
+    return np.asarray(values, dtype=np.float64)
 
 
 def _number_reader(written: str, *, in_years: bool) -> Callable[[str], float | None]:

@@ -123,7 +123,10 @@ def grid_of(
 
 def _in_steps(edges: Floats, bounds: tuple[float, float], step: float) -> Floats:
     low, high = bounds
-    found = np.unique(np.round(np.rint(edges / step) * step, 12))
+    multiples = np.rint(edges / step) * step
+    found = np.unique(
+        multiples if step >= 1 else np.round(multiples, 12)
+    )  # of seconds since 1970 twelve decimals are no digits
     inside = found[(found > low) & (found < high)]
     return np.asarray([low, *inside.tolist(), high], dtype=np.float64)
 

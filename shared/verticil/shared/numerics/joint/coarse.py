@@ -76,7 +76,12 @@ def summed(exact: NoisyTables, noisy: NoisyTables, pairs: Sequence[tuple[int, ..
 
 
 def noised_in_sets(
-    exact: NoisyTables, pairs: Sequence[tuple[int, ...]], key: bytes, *, sigma: float, coarse_sigma: float | None
+    exact: NoisyTables,
+    pairs: Sequence[tuple[int, ...]],
+    key: bytes,
+    *,
+    sigma: float | Sequence[float],
+    coarse_sigma: float | None,
 ) -> NoisyTables:
     """Return the tables of exact counts with noise, and with the second resolution of some pairs; arguments as of `noise.noised`.
 
@@ -84,7 +89,7 @@ def noised_in_sets(
         exact: the counts.
         pairs: of units, that are measured in runs too.
         key: of the noise.
-        sigma: parameter of the noise on each count.
+        sigma: parameter of the noise on each count; or that of each table.
         coarse_sigma: the same of the tables in runs; None: there are none.
     """
     noisy = noised(exact, sigma, key)

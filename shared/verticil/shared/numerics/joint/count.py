@@ -28,6 +28,7 @@ def from_columns(
     *,
     three_way: Sequence[tuple[int, int, int]] = (),
     pairs: Sequence[tuple[int, int]] | None = None,
+    alone: Sequence[int] = (),
     parts: int = 4,
     check: Callable[[], None] = lambda: None,
 ) -> NoisyTables:
@@ -39,6 +40,7 @@ def from_columns(
         n_states: number of categories of each variable.
         three_way: the units of tables of three, each ascending.
         pairs: the units of tables of two, each ascending; None: all pairs.
+        alone: the units of tables of one.
         parts: in how many parts of the people to count; 1: in one.
         check: is called between short steps, and raises to stop.
 
@@ -56,6 +58,7 @@ def from_columns(
     sets: list[tuple[int, ...]] = [
         *(itertools.combinations(range(len(units)), 2) if pairs is None else pairs),
         *three_way,
+        *((unit,) for unit in alone),
     ]
     sets = sets or [(0,)]
     found: dict[tuple[int, ...], list[Floats]] = {chosen: [] for chosen in sets}

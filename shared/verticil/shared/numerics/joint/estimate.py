@@ -33,28 +33,17 @@ from verticil.shared.numerics.joint import weighted_records as atoms
 from verticil.shared.numerics.joint.checkpoints import Arrays, Keep, Progress, Work
 from verticil.shared.numerics.joint.classes import Division, independent_rows
 from verticil.shared.numerics.joint.layout import Layout, Singles
-from verticil.shared.numerics.joint.mixture import SIZES, USUAL, Size, fit
+from verticil.shared.numerics.joint.mixture import fit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables, Zeros
 from verticil.shared.numerics.joint.one_way import one_way_shares
-from verticil.shared.numerics.joint.stopping import PENALTY
 from verticil.shared.numerics.joint.targets import all_targets
+from verticil.shared.numerics.joint.tuning import TUNING, Size
 from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
 
 Kind = Literal["mixture", "records", "hybrid"]
 
-_LARGE: Final = 500
-"""Released categories above which a step takes long: half as many mixtures are fitted, and with noise no larger sizes."""
 _COMPONENT_CELLS: Final = 720_000
 """Components times categories (and `atoms.OVERHEAD`) of a mixture that can be published (`formats.joint`)."""
-_NEARLY_ALL: Final = 0.9  # of its steps: a fit that was best so late wanted more
-_SIDE: Final = Size(fits=2, components=50, steps=300)
-"""Size of the mixtures that are fitted to the parts of the guard. They are a little worse than what is published, so alpha is
-rather too small than too large."""
-_TRIED: Final = Size(fits=1, components=25, steps=300)
-"""Size of the mixtures that tell whether tables should be shrunk."""
-_EXACT_GOAL: Final = 0.1  # discrepancy at which weighing for exact counts stops
-_PRODUCT: Final = 0.25  # share of the atoms, at most, that are drawn from the product of margins
-_LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +74,7 @@ class JointEstimate:
     alpha: float
     guarded: bool
     start: tuple[Floats, ...]
-    size: Size = USUAL
+    size: Size = TUNING.usual
     shrunk: bool = False
     tables_nearer: float | None = None
 
@@ -120,7 +109,7 @@ def estimate(
 
     Raises:
         ValueError: none of the records that were drawn is possible.
-        work.ForeignCheckpoint: the checkpoint is of other tables or another seed.
+        checkpoints.ForeignCheckpoint: the checkpoint is of other tables or another seed.
     """
     work = Work(identity=_identity(tables, seed, divisions))
     if progress is not None:
@@ -196,15 +185,15 @@ class _Estimate:
         noisy = self._tables.has_noise
         best: tuple[Size, Arrays] | None = None
         for number, size in enumerate(self._sizes(), 1):
-            if size.rate > USUAL.rate and noisy and self._layout.n_entries > _LARGE:
+            if size.rate > TUNING.usual.rate and noisy and self._layout.n_entries > TUNING.large:
                 break
             fitted = self._fit(f"size {number}", size, [self._seed], shrunk=self._shrunk)
             if source is not None:
                 fitted = self._weigh(source, fitted, f"{number}")
             if best is None or _rank(fitted) < _rank(best[1]):
                 best = size, fitted
-            wants_more = not fitted["reached"] or (noisy and int(fitted["steps"]) >= _NEARLY_ALL * size.steps)
-            if not wants_more and (size.components >= USUAL.components or not noisy):
+            wants_more = not fitted["reached"] or (noisy and int(fitted["steps"]) >= TUNING.nearly_all * size.steps)
+            if not wants_more and (size.components >= TUNING.usual.components or not noisy):
                 break
         assert best is not None
         return best
@@ -212,10 +201,12 @@ class _Estimate:
     def _sizes(self) -> tuple[Size, ...]:
         """Return the sizes to try; of columns with too few records to weigh the second has all components that fit."""
         if self._tables.has_noise or atoms.n_atoms(self._tables.n_states) >= self._tables.n_cells:
-            return tuple(map(self._can_publish, SIZES))
-        large, most = SIZES[2], most_components(self._tables.n_states)
+            return tuple(map(self._can_publish, TUNING.sizes))
+        large, most = TUNING.sizes[2], most_components(self._tables.n_states)
         fits = max(min(large.fits, most // large.components), 1)
-        return self._can_publish(SIZES[0]), replace(large, fits=fits, components=most // fits, steps=USUAL.steps)
+        return self._can_publish(TUNING.sizes[0]), replace(
+            large, fits=fits, components=most // fits, steps=TUNING.usual.steps
+        )
 
     def _can_publish(self, size: Size) -> Size:
         """Return the size, or as much of it as can be published."""
@@ -225,7 +216,7 @@ class _Estimate:
 
     def _can_weigh(self, alpha: float) -> bool:
         """Return whether records are weighed: not of a model that is hardly believed, nor fewer of them than cells."""
-        return alpha >= _LEAST_ALPHA and atoms.n_atoms(self._tables.n_states) >= self._tables.n_cells
+        return alpha >= TUNING.least_alpha and atoms.n_atoms(self._tables.n_states) >= self._tables.n_cells
 
     def _weigh(self, records: atoms.Records, fitted: Arrays, name: str) -> Arrays:
         """Weigh records of the network and of the mixture, half of each, until they have all tables."""
@@ -234,7 +225,7 @@ class _Estimate:
 
         def do() -> Arrays:
             codes, weights = self._drawn(sources, 1, 4)
-            goal = 0.0 if self._tables.is_randomized else _EXACT_GOAL
+            goal = 0.0 if self._tables.is_randomized else TUNING.exact_goal
             return _raked(atoms.rake(self._tables, codes, weights, goal=goal, work=self._work))
 
         return self._work.piece(f"hybrid {name}", do)
@@ -258,7 +249,7 @@ class _Estimate:
         if possible is None:
             return shares
         kept = np.where(possible, shares, 0.0)
-        for _ in range(atoms.SWEEPS):
+        for _ in range(TUNING.sweeps):
             for axis in range(kept.ndim):
                 others = tuple(other for other in range(kept.ndim) if other != axis)
                 got, wanted = (each.sum(axis=others, keepdims=True) for each in (kept, shares))
@@ -270,7 +261,7 @@ class _Estimate:
         if alpha == 1:
             return model
         product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
-        codes, weights = self._drawn([atoms.of_mixture(product)], _PRODUCT, 6)
+        codes, weights = self._drawn([atoms.of_mixture(product)], 1 - alpha, 6)
         own = atoms.heaviest(model, atoms.n_atoms(model.n_states) - len(codes))
         mixed = np.concatenate([alpha * own.weights, (1 - alpha) * weights])
         return WeightedRecords(
@@ -294,7 +285,11 @@ class _Estimate:
         farther, and columns of networks at most 12 % nearer.
         """
         risks = [
-            float(self._fit(name, _for_classes(_TRIED, self._divisions), [self._seed, 8], shrunk=shrunk)["risk"])
+            float(
+                self._fit(name, _for_classes(TUNING.of_shrinkage, self._divisions), [self._seed, 8], shrunk=shrunk)[
+                    "risk"
+                ]
+            )
             for name, shrunk in (("tables as they are", False), ("tables shrunk", True))
         ]
         return risks[0] - risks[1] > math.sqrt(2 * self._tables.n_cells)
@@ -302,7 +297,7 @@ class _Estimate:
     def _alpha(self) -> float:
         """Return how much of the model to believe; see `holdout_weight`."""
         sums = []
-        size = _for_classes(replace(_SIDE, fits=_fits(self._layout, _SIDE)), self._divisions)
+        size = _for_classes(replace(TUNING.of_parts, fits=_fits(self._layout, TUNING.of_parts)), self._divisions)
         for held, (fitted, rest) in enumerate(guard.parts(self._tables, [self._seed, 1])):
             part = self._fit(f"guard {held + 1}", size, [self._seed, 2, held], shrunk=self._shrunk, tables=fitted)
             weights = _weights(part)
@@ -335,7 +330,7 @@ class _Estimate:
         """
         cells = self._tables.n_cells
         missed = float(fitted["discrepancy"]) * cells
-        ours = missed + 2 * (float(fitted["risk"]) - missed) / PENALTY - cells
+        ours = missed + 2 * (float(fitted["risk"]) - missed) / TUNING.penalty - cells
         truncated = -float(cells)
         for table in self._tables.all_tables:
             below = np.minimum(table.counts, 0.0) / table.sigma
@@ -393,8 +388,8 @@ def share_of_noisy(piece: str, done: int, most: int) -> float:
     A fit of the usual size takes about four times as long as each of the small ones before it (ma2019 as drafted, epsilon 1
     and 5), and a larger one, where it is tried, longer than all of them.
     """
-    names = [f"size {number}" for number in range(1, len(SIZES) + 1)]
-    weights = {"tables as they are": 1, "tables shrunk": 1, **{f"guard {n + 1}": 1 for n in range(guard.DRAWS)}}
+    names = [f"size {number}" for number in range(1, len(TUNING.sizes) + 1)]
+    weights = {"tables as they are": 1, "tables shrunk": 1, **{f"guard {n + 1}": 1 for n in range(TUNING.guard_draws)}}
     weights |= dict(zip(names, (2, 4, 10, 20), strict=True))
     if piece not in weights:  # what follows is short
         return 1.0
@@ -404,7 +399,7 @@ def share_of_noisy(piece: str, done: int, most: int) -> float:
 
 def _fits(layout: Layout, size: Size) -> int:
     """Return how many mixtures are fitted: half of them where each takes seconds."""
-    return size.fits if layout.n_entries <= _LARGE else (size.fits + 1) // 2
+    return size.fits if layout.n_entries <= TUNING.large else (size.fits + 1) // 2
 
 
 def _for_classes(size: Size, divisions: Sequence[Division]) -> Size:
@@ -474,9 +469,9 @@ def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> No
 
 
 def _identity(tables: NoisyTables, seed: int, divisions: Sequence[Division] = ()) -> bytes:
-    """Return 32 bytes that name the tables, the seed and the estimator (6: steps are smooth, two resolutions)."""
+    """Return 32 bytes that name the tables, the seed and the estimator (7: records of margins by their weight)."""
     of = f"{tables.n_states} {tables.n_records} {tables.relation} {tables.orders}"
-    digest = hashlib.sha256(f"joint 6 {seed} {SIZES} {of}".encode())
+    digest = hashlib.sha256(f"joint 7 {seed} {TUNING.sizes} {of}".encode())
     for runs in () if tables.coarse is None else tables.coarse.runs:
         digest.update(runs.astype(np.int64).tobytes())
     for unit in tables.units:
@@ -514,7 +509,7 @@ def refitted(
         divisions: those of the estimate.
     """
     layout = Layout(tables.n_states, tables.units)
-    is_long = layout.n_entries > _LARGE or of.size.components > USUAL.components
+    is_long = layout.n_entries > TUNING.large or of.size.components > TUNING.usual.components
     size = replace(of.size, fits=min(fits, of.size.fits), steps=of.steps if is_long else of.size.steps)
     found = _fitted(
         tables,

@@ -10,14 +10,13 @@ fit did not come to its end, alpha falls towards 0. The parts are
 
 * of randomized or exact counts: people. Each of the tables' parts is the rest once (`MeasuredTable.parts`);
 * of noisy tables: f_A = f + t s Z and f_B = f - s Z / t with s the standard deviation of the noise and Z standard normal: their
-  noise is independent (Gaussian thinning, here with t = 1/2).
+  noise is independent (Gaussian thinning, with t = `Tuning.guard_part`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -26,10 +25,7 @@ from verticil.shared.numerics.joint.classes import independent_rows
 from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.joint.targets import expected_table
-
-DRAWS: Final = 4
-"""Of Gaussian thinning."""
-_THINNING: Final = 0.5
+from verticil.shared.numerics.joint.tuning import TUNING
 
 
 def can_be_guarded(tables: NoisyTables) -> bool:
@@ -45,7 +41,7 @@ def parts(tables: NoisyTables, seed: Sequence[int]) -> Iterator[tuple[NoisyTable
         for held in range(len(tables.tables[0].parts)):
             yield _of_people(tables, held, rest=True), _of_people(tables, held, rest=False)
         return
-    for draw in range(DRAWS):
+    for draw in range(TUNING.guard_draws):
         rng = np.random.default_rng([*seed, draw])
         fitted, held_out = _thinned(tables.tables, rng)
         own, rest = _with(tables, fitted, tables.people), _with(tables, held_out, tables.people)
@@ -64,7 +60,7 @@ def _thinned(
     held_out: list[MeasuredTable] = []
     for table in tables:
         noise = table.sigma * rng.standard_normal(table.counts.shape)
-        for into, factor in ((fitted, _THINNING), (held_out, -1 / _THINNING)):
+        for into, factor in ((fitted, TUNING.guard_part), (held_out, -1 / TUNING.guard_part)):
             sigma = table.sigma * (1 + factor**2) ** 0.5
             into.append(MeasuredTable(units=table.units, counts=table.counts + factor * noise, sigma=sigma))
     return fitted, held_out

@@ -34,37 +34,10 @@ from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.smooth_steps import SmoothSteps, smooth_steps
 from verticil.shared.numerics.joint.stopping import Discrepancy
 from verticil.shared.numerics.joint.targets import OtherTable, Targets, expected_table, outer_rows
+from verticil.shared.numerics.joint.tuning import TUNING, Size
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """How large a mixture is, and how it is fitted.
-
-    Attributes:
-        fits: mixtures that are fitted and averaged.
-        components: of each.
-        rate: of a step.
-        steps: at most.
-    """
-
-    fits: int
-    components: int
-    rate: float = 0.05
-    steps: int = 600
-
-
-SIZES: Final = (
-    Size(fits=8, components=25),
-    Size(fits=8, components=50),
-    Size(fits=4, components=200, rate=0.15, steps=1000),
-    Size(fits=8, components=200, rate=0.15, steps=1000),
-)
-"""Sizes that are tried, from small to large; `estimate` says which is kept. By `tests/bench/joint.py`."""
-USUAL: Final = SIZES[1]
-_TWINS: Final = 4  # one twin for so many fits, at least one
 _BETAS: Final = (0.9, 0.999)
 _TINY: Final = 1e-8
-_SPREAD: Final = 0.3  # standard deviation of the logits at the start
 _LEAST: Final = 1e-5  # share of a category at the start
 _BLOCK: Final = 2**18  # cells of the residuals that are held at once: what a processor keeps near itself
 
@@ -95,7 +68,7 @@ def fit(
     start: Sequence[Floats],
     *,
     seed: Sequence[int],
-    size: Size = USUAL,
+    size: Size = TUNING.usual,
     orders: Sequence[Sequence[int]] = (),
     work: Work | None = None,
     divisions: Sequence[Division] = (),
@@ -115,7 +88,7 @@ def fit(
     smooth = smooth_steps(targets.layout, orders, start, size.rate)
     layout, fits, components, steps = targets.layout, size.fits, size.components, size.steps
     state = work.state()
-    twins = max(1, fits // _TWINS) if targets.twin is not None else 0
+    twins = max(1, fits // TUNING.twins) if targets.twin is not None else 0
     weighing = None
     if divisions:
         own = classes_of(divisions, layout, start, fits=fits, components=components, seed=seed)
@@ -123,7 +96,7 @@ def fit(
     best_weights: Singles | None = None
     if state is None:
         base = np.log(np.maximum(np.concatenate(list(start)), _LEAST))
-        noise = np.random.default_rng(list(seed)).normal(0.0, _SPREAD, (fits, components, len(base)))
+        noise = np.random.default_rng(list(seed)).normal(0.0, TUNING.spread, (fits, components, len(base)))
         logits = (base + noise).astype(np.float32)
         if targets.twin is not None:
             moved = np.log(np.maximum(targets.twin.start, _LEAST))

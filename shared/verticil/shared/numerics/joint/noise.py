@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,18 +20,20 @@ from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.numerics.joint.noisy_tables import CoarseTables, MeasuredTable, NoisyTables
 
 
-def noised(tables: NoisyTables, sigma: float, key: bytes) -> NoisyTables:
+def noised(tables: NoisyTables, sigma: float | Sequence[float], key: bytes) -> NoisyTables:
     """Return the tables with noise on every count; their parts are left out.
 
     Args:
         tables: exact, whole numbers.
-        sigma: the noise's parameter, people.
+        sigma: the noise's parameter, people; or that of each table.
         key: 32 bytes, secret. Whoever has it can take the noise out.
 
     Raises:
         ValueError: a table has noise already, or counts that are not whole; sigma or the key is out of its range.
     """
-    return dataclasses.replace(tables, tables=tuple(_noised(table, sigma, key) for table in tables.tables))
+    sigmas = sigma if isinstance(sigma, Sequence) else [sigma] * len(tables.tables)
+    noisy = tuple(_noised(table, each, key) for table, each in zip(tables.tables, sigmas, strict=True))
+    return dataclasses.replace(tables, tables=noisy)
 
 
 def noised_runs(coarse: CoarseTables, sigma: float, key: bytes) -> CoarseTables:

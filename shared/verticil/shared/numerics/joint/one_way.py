@@ -11,8 +11,7 @@ from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 
 def one_way_shares(tables: NoisyTables) -> tuple[Floats, ...]:
     """Return the share of every category of each variable, (K,): the unbiased estimate from all tables that have it, brought to
-    the
-    nearest distribution. A compound is estimated over its whole domain, and summed.
+    the nearest distribution. A compound is estimated over its whole domain, and summed.
     """
     shares: list[Floats] = [np.empty(0)] * len(tables.n_states)
     for position, unit in enumerate(tables.units):

@@ -6,14 +6,14 @@ Beyond that a model is fitted to the noise. The true model itself is not nearer 
   take (2 / N)^.5, which in few cells hides more than there is to see; and a fit at its best, which has taken up some of the
   noise, is well below. What it has taken up are its degrees of freedom, df: the mean, over all noise there could be, of the sum
   over cells of noise * e / variance. They are measured (Ramani, Blu & Unser, 2008): a fit to tables that are moved by
-  `targets.MOVED` standard deviations, up or down, has moved too, and df is how far with them. X + 2 df - N is the fit's squared
+  `Tuning.moved` standard deviations, up or down, has moved too, and df is how far with them. X + 2 df - N is the fit's squared
   error without bias (Stein, 1981), and its level does not matter for where it is least. Records are judged by absolute
-  differences, to which what many small cells took up adds more: X + `PENALTY` df is made least.
+  differences, to which what many small cells took up adds more: X + `Tuning.penalty` df is made least.
 * Exact counts or randomized records: the people are who they are, so the variance is that of the randomization alone, *given the
   records*: V = e - (C o C)^T pi (C o C), per person (o: elementwise; of a released set of w entries e / w instead of e). A model
-  matches margins at once, so what they say is taken out of the residual, Di = D - r q^T - q r^T with q the model's margins and r
-  theirs minus the observed ones, and compared with the part of the variance that remains then (`targets.degrees`). Cells weigh
-  1 / m, m = max(q q^T, .5 / n). Where both columns are as they are, V is `targets.EXACT_VARIANCE` times e.
+  matches margins at once, so what they say is taken out of the residual e - f: r q^T + q r^T, with q the model's margins and
+  r = q minus those observed. The rest is compared with the part of the variance that remains then (`targets.degrees`). Cells
+  weigh 1 / m, m = max(q q^T, .5 / n). Where both columns are as they are, V is `Tuning.exact_variance` times e.
 
 That a variance is right can be seen from it: at a wrong one the fit stops at once or never.
 """
@@ -27,13 +27,10 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.numerics.joint.layout import Singles
-from verticil.shared.numerics.joint.targets import EXACT_VARIANCE, MOVED, OtherTable, Targets, degrees, expected_table
+from verticil.shared.numerics.joint.targets import OtherTable, Targets, degrees, expected_table
+from verticil.shared.numerics.joint.tuning import TUNING
 
-RECORDS_GOAL: Final = 1.0
-PENALTY: Final = 3.0
-"""From 2.5 to 3 it is as good (regret 1.013 to 1.016 in the mean of asia, sachs, survey, insurance, hailfinder and ma2018 at
-epsilon .25 to 4), at 2 and at 3.5 worse (1.024, 1.018); the largest of them stops soonest."""
-_BEYOND: Final = (1.25, 10.0)  # so many times the best step, and so many more, a fit goes on to see that none is better
+_ROUNDING: Final = 1e-5  # of a cell's expected count: what sums of many cells in single precision are off by
 
 
 class Discrepancy:
@@ -49,13 +46,13 @@ class Discrepancy:
     def __init__(self, sets: Sequence[Targets]) -> None:
         self._targets = sets[0]
         self._noisy, self._cells = sets[0].noisy, sum(each.cells for each in sets)
-        self.goal = 1 + 2 * math.sqrt(2 / self._cells) if self._noisy else RECORDS_GOAL
+        self.goal = 1 + 2 * math.sqrt(2 / self._cells) if self._noisy else 1.0
         self.needs_squares = not self._noisy
         self._degrees = math.nan if self._noisy else degrees(sets[0])
 
     def begin(self) -> None:
         """Begin with a model."""
-        self._missed = self._variance = self._freedom = 0.0
+        self._missed = self._variance = self._freedom = self._people = 0.0
 
     def turn_to(
         self, targets: Targets, released: Singles, squares: Singles | None, weights: Singles | None = None
@@ -90,6 +87,7 @@ class Discrepancy:
         residual *= scale
         self._missed += _each_once(residual) * targets.n / self._degrees
         self._variance += _each_once(self._pair_variance(block, onward, expected) * scale)
+        self._people += _each_once(expected * scale)
 
     def _pair_variance(self, block: slice, onward: slice, expected: Singles) -> Singles:
         targets, squares = self._targets, self._squares
@@ -103,7 +101,7 @@ class Discrepancy:
         variance += expected / (per_record[block, None] * per_record[onward])
         exact = targets.plain[block, None] * targets.plain[onward]
         variance *= 1 - exact
-        variance += exact * np.float32(EXACT_VARIANCE) * expected
+        variance += exact * np.float32(TUNING.exact_variance) * expected
         return variance
 
     def add_other(self, other: OtherTable) -> None:
@@ -120,7 +118,7 @@ class Discrepancy:
             m = np.multiply.outer(m, self._margins[place].astype(np.float64))
         m = np.maximum(m, 0.5 / targets.n)
         if other.exact:
-            variance = EXACT_VARIANCE * expected.astype(np.float64)
+            variance = TUNING.exact_variance * expected.astype(np.float64)
         else:
             assert self._squares is not None
             sizes = math.prod(float(targets.per_record[place.start]) for place in places)
@@ -128,6 +126,7 @@ class Discrepancy:
             variance = expected.astype(np.float64) / sizes - square
         self._missed += float((residual**2 / m).sum()) * targets.n
         self._variance += float((variance / m).sum())
+        self._people += float((expected / m).sum())
 
     def add_twin(self, moved: Singles, block: bool, twins: int) -> None:
         """Add what a twin has of the move of some cells' tables.
@@ -138,17 +137,23 @@ class Discrepancy:
             twins: how many there are.
         """
         both = _each_once(moved) if block else float(moved.sum(dtype=np.float64))
-        self._freedom += both / (MOVED**2 * twins)
+        self._freedom += both / (TUNING.moved**2 * twins)
 
     def end(self) -> None:
-        """Measure the model that was added."""
+        """Measure the model that was added.
+
+        Columns whose randomization moves next to nobody have a variance that single precision cannot tell from none, or from one
+        below: they are as columns that are as they are.
+        """
+        if not self._noisy and self._variance <= _ROUNDING * self._people:
+            self._variance = TUNING.exact_variance * self._people
         self.discrepancy = self._missed / (self._cells if self._noisy else self._variance)
-        self.risk = self._missed + PENALTY * self._freedom if self._noisy else self.discrepancy
+        self.risk = self._missed + TUNING.penalty * self._freedom if self._noisy else self.discrepancy
 
     def is_over(self, step: int, best: int) -> bool:
         """Return whether a fit that is at a step, and was best at another one, stops."""
         if self._noisy:
-            return step > _BEYOND[0] * best + _BEYOND[1]
+            return step > TUNING.beyond[0] * best + TUNING.beyond[1]
         return self.discrepancy <= self.goal
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,15 +20,9 @@ from verticil.shared.numerics.joint.layout import Layout, Singles
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables, sum_runs
 from verticil.shared.numerics.joint.one_way import one_way_shares
 from verticil.shared.numerics.joint.shrinkage import toward_independence
+from verticil.shared.numerics.joint.tuning import TUNING
 
 Rows = TypeVar("Rows", Singles, Floats)
-
-EXACT_VARIANCE: Final = 0.3
-"""Of a pair of columns that are as they are: the variance that a model may leave, in units of a cell's expected count. People who
-were not counted are met no better by a closer fit."""
-
-MOVED: Final = 0.3
-"""By how many standard deviations the cells of `Twin` are moved."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +44,8 @@ class OtherTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Twin:
-    """The same tables with noise, every cell moved by `MOVED` standard deviations up or down: what a fit makes of it tells how
-    much of the noise it takes up (`stopping`).
+    """The same tables with noise, every cell moved by `Tuning.moved` standard deviations up or down: what a fit makes of it tells
+    how much of the noise it takes up (`stopping`).
 
     Attributes:
         shares: (E, E), as of `Targets`.
@@ -127,7 +121,7 @@ def targets(
 
     Args:
         tables: what was measured.
-        start: the distribution of each variable (`start.one_way_shares`); the scatter of the randomization follows from it.
+        start: the distribution of each variable (`one_way.one_way_shares`); the scatter of the randomization follows from it.
         layout: of the same tables, where it is there already; one of their runs asks for the coarse tables.
         shrunk: whether tables of pairs with noise are fitted as `shrinkage` has them.
         with_twin: whether tables with noise get their twin, without which nothing tells when to stop.
@@ -211,11 +205,13 @@ def _twin(
     for table, own in chosen:
         up = rng.integers(0, 2, own.shape) * 2 - 1
         moved.append(
-            MeasuredTable(units=table.units, counts=table.counts + MOVED * n * up / np.sqrt(own), sigma=table.sigma)
+            MeasuredTable(
+                units=table.units, counts=table.counts + TUNING.moved * n * up / np.sqrt(own), sigma=table.sigma
+            )
         )
         if len(table.units) == 2:
             first, second = (layout.entries[unit] for unit in table.units)
-            far = MOVED * up * np.sqrt(own)
+            far = TUNING.moved * up * np.sqrt(own)
             move[first, second], move[second, first] = far, far.T
     if not layout.runs:
         start = one_way_shares(dataclasses.replace(tables, tables=tuple(moved), n_records=max(round(n), 1)))
@@ -281,7 +277,7 @@ def _pair_weights(
 def _weight(sigma: float, n: float, parts: Sequence[tuple[Singles, Singles, Singles]]) -> Floats:
     """1 over the variance of each cell's share: noise, and the scatter of the randomization where there is any.
 
-    A cell that neither moves may be as far off as a cell of an exact count (`EXACT_VARIANCE`).
+    A cell that neither moves may be as far off as a cell of an exact count (`Tuning.exact_variance`).
 
     Args:
         sigma: of the noise on a cell, people.
@@ -295,7 +291,7 @@ def _weight(sigma: float, n: float, parts: Sequence[tuple[Singles, Singles, Sing
         second = np.multiply.outer(second, (expected / per_record).astype(np.float64))
         square = np.multiply.outer(square, squared.astype(np.float64))
     variance = (sigma / n) ** 2 + np.maximum(second - square, 0.0) / n
-    floor = EXACT_VARIANCE * np.maximum(mean, 0.5 / n) / n if sigma == 0 else 0.0
+    floor = TUNING.exact_variance * np.maximum(mean, 0.5 / n) / n if sigma == 0 else 0.0
     weights: Floats = 1 / np.maximum(variance, floor)
     return weights
 

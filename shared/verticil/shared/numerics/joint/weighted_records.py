@@ -37,7 +37,7 @@ from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import kernels
 from verticil.shared.numerics.joint.checkpoints import Work
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
-from verticil.shared.numerics.joint.targets import EXACT_VARIANCE
+from verticil.shared.numerics.joint.tuning import TUNING
 from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 
 Records = Callable[[int, np.random.Generator], Sequence[AnyCodes]]
@@ -48,18 +48,13 @@ Allowed = Callable[[Sequence[AnyCodes]], Bools]
 AtomCodes = NDArray[np.uint16]
 
 ATOMS: Final = 100_000
-SWEEPS: Final = 20
 CELLS: Final = 9_600_000
 """Most atoms times categories and `OVERHEAD`: atoms are published, as the classes of a network's root, at two bytes for each."""
 OVERHEAD: Final = 26  # categories that an atom's own line and weight take as many bytes as
 _TIMES: Final = 20
 """How often records are drawn at most where rules throw some away."""
 _FEW: Final = 0.1  # of the atoms; so many less will do
-_BOUND: Final = 20.0
-_STRONGEST: Final = 10.0  # step; stronger ones overshoot where columns are blurred most
-_NOISE: Final = 0.8
-"""The discrepancy below which a table of randomized columns is left alone. At 1 pairs and triples of CHILD, INSURANCE, ALARM and
-Adult are some 1 % farther, at .7 not nearer."""
+_BOUND: Final = 20.0  # of a factor: a cell that is all but empty is no reason for more
 _EMPTY: Final = 1e-300  # no atom is in such a cell
 
 
@@ -154,7 +149,7 @@ def rake(
     codes: AtomCodes,
     weights: Floats,
     *,
-    sweeps: int = SWEEPS,
+    sweeps: int = TUNING.sweeps,
     goal: float = 1.0,
     work: Work | None = None,
 ) -> Raked:
@@ -221,7 +216,7 @@ class _Step:
         self._squares = [None if matrix is None else matrix**2 for matrix in self._channels]
         self._per_record = math.prod(channel.codes_per_record for channel in channels)
         left = math.prod(map(contrast, channels))
-        self._power = 1.0 if self.exact else min(_STRONGEST, 0.5 / max(left, 1e-9))
+        self._power = 1.0 if self.exact else min(TUNING.longest_step, 0.5 / max(left, 1e-9))
         sizes = [channel.n_states / channel.codes_per_record for channel in channels]
         self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
 
@@ -245,7 +240,7 @@ class _Step:
         expected = apply_axes(pi, self._channels)
         total = float(expected.sum())
         share = expected / total
-        variance = EXACT_VARIANCE * share
+        variance = TUNING.exact_variance * share
         if not self.exact:
             variance = share / self._per_record - apply_axes(pi / total, self._squares)
         least = 0.5 / self._n
@@ -260,7 +255,7 @@ class _Step:
         missed *= self._n
         left, full = self.degrees
         noise = explained * (left / full) if full > 0 else explained
-        power = self._power * self._signal(missed, _NOISE * noise)
+        power = self._power * self._signal(missed, TUNING.left_alone * noise)
         if power == 0:
             return missed, explained, None
         ratio = self._observed / np.maximum(share, _EMPTY)

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from verticil.shared.core.words import shortened
 from verticil.shared.documents.json_document import Json
 
 KEY: Final = "worth"
 """Of model.json."""
 NO_NEARER: Final = 0.95
 """Records farther than this part of the distance of independent columns are of no use for relations."""
-_SHOWN: Final = 8
 _SOURCES: Final = {
     "measured": "the distances are measured on the table, for your eyes only",
     "predicted": "this is predicted from the study and the number of people",
@@ -112,10 +112,10 @@ def sentence(worth: Worth) -> str:
     parts.append(f"shares of single columns are {100 * worth.one_way:.2g} points off in the mean")
     if not worth.is_useless:
         if worth.drowned:
-            parts.append(f"relations of {_these(worth.drowned)} drown in the noise: {_names(worth.drowned)}")
+            parts.append(f"relations of {_these(worth.drowned)} drown in the noise: {shortened(worth.drowned)}")
         weakened = [name for name in worth.weakened if name not in worth.drowned]
         if weakened:
-            parts.append(f"not for regression coefficients of {_names(weakened)}, whose relations are weakened")
+            parts.append(f"not for regression coefficients of {shortened(weakened)}, whose relations are weakened")
     if worth.source != "estimated":
         parts.append(_SOURCES[worth.source])
     return "; ".join(parts)
@@ -123,8 +123,3 @@ def sentence(worth: Worth) -> str:
 
 def _these(names: Sequence[str]) -> str:
     return "this column" if len(names) == 1 else f"these {len(names)} columns"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

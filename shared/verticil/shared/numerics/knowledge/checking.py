@@ -181,7 +181,9 @@ class _Checks:
     def order(self, order: Order) -> None:
         if order.lower == order.upper:
             self.fail(order.name, f"compares '{order.lower}' with itself, expected two variables")
-        for name in (order.lower, order.upper):
+        if order.plus:
+            self._check_sum(order)
+        for name in order.variables:
             variable = self.variable(order.name, name)
             if name not in self._schema_names or not variable.n_valued:
                 self.fail(order.name, f"'{name}' has no bins, expected a binned variable that a party sends")
@@ -189,10 +191,20 @@ class _Checks:
                 what = "representatives" if variable.means is None else "means"
                 self.fail(order.name, f"'{name}' has {what}, expected values that are spread evenly over its bins")
 
+    def _check_sum(self, order: Order) -> None:
+        """Check that numbers that are added up are written as what they are compared with is."""
+        lower, upper = self.variable(order.name, order.lower), self.variable(order.name, order.upper)
+        written = [(each.kind, each.decimals, each.format, each.timezone) for each in (lower, upper)]
+        if written[0] != written[1] or None in {each.kind for each in (lower, upper)}:
+            self.fail(
+                order.name,
+                f"'{order.lower}' and '{order.upper}' are written in different ways, expected one type, format and decimals",
+            )
+
     def orders(self, orders: Sequence[Order]) -> None:
         for names in ordered_together(orders):
             own = [order for order in orders if order.lower in names]
-            if len(names) > MAX_ORDERED:
+            if len({name for order in own if not order.plus for name in order.variables}) > MAX_ORDERED:
                 self.fail(
                     own[0].name,
                     f"with other orders it connects {len(names)} variables, expected at most {MAX_ORDERED}",

@@ -223,7 +223,7 @@ def narrow_knowledge(knowledge: Knowledge, schema: Schema, stay: Collection[str]
 
     rest = Knowledge(
         rules=tuple(item for item in knowledge.rules if stays(*item.when, *item.then)),
-        orders=tuple(item for item in knowledge.orders if names.issuperset((item.lower, item.upper))),
+        orders=tuple(item for item in knowledge.orders if names.issuperset(item.variables)),
         functions=tuple(dataclasses.replace(item, position=order.index(item.variable.name)) for item in functions),
         groups=tuple(item for item in knowledge.groups if item.variable in names),
         refinements=tuple(item for item in knowledge.refinements if item.variable in names),

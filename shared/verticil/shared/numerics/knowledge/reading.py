@@ -14,13 +14,21 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from verticil.shared.documents.toml_table import Table, kind_of, near_hint
 from verticil.shared.documents.written_values.on_scale import read_moment, value_text
 from verticil.shared.documents.written_values.reading import NUMBERS
 from verticil.shared.numerics.knowledge.addresses import MAX_ADDRESSES, AddressRange, read_range
+from verticil.shared.numerics.knowledge.row_rules import (
+    RowTable,
+    in_slot,
+    last_row,
+    orders_of_rows,
+    table_of,
+    where_there_is_a_row,
+)
 from verticil.shared.numerics.knowledge.rules import (
     MAX_RULES,
     Condition,
@@ -45,6 +53,7 @@ KINDS: Final = {
     "groups": ("column", "groups"),
     "property": ("column", "type", "values"),
     "soft": ("if", "then", "probability", "flag"),
+    "last-row": ("if",),
 }
 """The keys of each kind, besides `kind` and `name`."""
 _T = TypeVar("_T", bound=Item)
@@ -53,12 +62,13 @@ _SEQUENCE: Final = "sequence"
 """A kind that knowledge will have once a study relates records to each other (decisions.md); until then it is refused."""
 
 
-def read_knowledge(tables: Sequence[Table], variables: Sequence[Variable]) -> Knowledge:
+def read_knowledge(tables: Sequence[Table], variables: Sequence[Variable], rows: Sequence[RowTable] = ()) -> Knowledge:
     """Read rules.
 
     Args:
         tables: one for each rule.
         variables: all that are declared, those that follow from others among them, in their order.
+        rows: related tables, whose columns rules name for every row.
 
     Returns:
         The rules; what concerns several of them is for `checking.check_knowledge`.
@@ -66,7 +76,7 @@ def read_knowledge(tables: Sequence[Table], variables: Sequence[Variable]) -> Kn
     Raises:
         Misuse: the tables' code, with the key's path, what was expected and what is there.
     """
-    reader = _Reader(variables)
+    reader = _Reader(variables, rows)
     items = [item for table in tables for item in reader.items(table)]
     reader.check_functions(tables, items)
     if len(items) > MAX_RULES:
@@ -87,7 +97,8 @@ def read_knowledge(tables: Sequence[Table], variables: Sequence[Variable]) -> Kn
 
 
 class _Reader:
-    def __init__(self, variables: Sequence[Variable]) -> None:
+    def __init__(self, variables: Sequence[Variable], rows: Sequence[RowTable]) -> None:
+        self._rows = rows
         self._variables = {variable.name: variable for variable in variables}
         self._place = {variable.name: place for place, variable in enumerate(variables)}
         self._stated: dict[Item, str] = {}
@@ -107,13 +118,46 @@ class _Reader:
         name = table.value(str, "name") if table.has("name") else ""
         if first := self._names.get(name):
             table.fail("name", f"'{name}' is the name of {first} already, expected one of its own")
-        items: list[Item] = list(getattr(self, f"_{kind}")(table))
+        rows = table_of(table, self._rows)
+        if kind == "last-row" and rows is None:
+            table.fail("if", "names no column of a related table, expected TABLE.COLUMN")
+        items: list[Item] = list(getattr(self, f"_{kind}")(table) if rows is None else self._of_rows(kind, table, rows))
         for item in items:
             if first := self._stated.get(item):
                 table.fail("kind", f"it states what {first} states already, expected it once")
             self._stated[item] = table.where
         column = f"{name}, as a column" if name else ""
         return [self._give_name(item, column if isinstance(item, Flag) else name, table) for item in items]
+
+    def _of_rows(self, kind: str, table: Table, rows: RowTable) -> Iterator[Rule | Order]:
+        """Yield the rules of every slot that a rule over rows makes."""
+        if kind == "order":
+            for order in orders_of_rows(table, rows, self._variables):
+                for key, name in (("lower", order.lower), ("upper", order.upper)):
+                    if not self._variables[name].n_valued:
+                        table.fail(key, f"'{name}' has categories, expected a variable with bins")
+                yield order
+            return
+        if kind not in ("implication", "forbidden", "last-row"):
+            table.fail("kind", f"'{kind}' names columns of the related table '{rows.name}', expected columns of people")
+        if table.has("flag"):
+            table.fail("flag", "goes with columns of people, and the rule is over rows")
+        made = last_row if kind == "last-row" else where_there_is_a_row
+        for number in range(1, rows.most + 1 - (kind == "last-row")):
+            own = in_slot(table, rows, number)
+            clauses = (
+                [Rule(name="", when=tuple(when)) for when in self._alternatives(own, "if")]
+                if kind == "last-row"
+                else self._implication(own)
+                if kind == "implication"
+                else self._forbidden(own)
+            )
+            for rule in clauses:
+                assert isinstance(rule, Rule)  # there is no flag
+                whole = made(rule, rows, number)
+                yield dataclasses.replace(
+                    whole, when=tuple(self._in_order(whole.when)), then=tuple(self._in_order(whole.then))
+                )
 
     def _give_name(self, item: Item, name: str, table: Table) -> Item:
         base = name or usual_name(item, self._variables)

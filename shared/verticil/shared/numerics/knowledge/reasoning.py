@@ -259,7 +259,8 @@ def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], values
     rules = (
         order.name
         for order in knowledge.orders
-        if order.lower in numbers
+        if not order.plus
+        and order.lower in numbers
         and order.upper in numbers
         and (
             numbers[order.lower] > numbers[order.upper]

@@ -56,12 +56,19 @@ class Order:
         name: see `Rule`.
         lower, upper: names of binned variables.
         strict: whether it is less.
+        plus: names of binned variables whose numbers are added to that of `lower`: times between rows.
     """
 
     name: str
     lower: str
     upper: str
     strict: bool = False
+    plus: Annotated[tuple[str, ...], OPTIONAL] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """All variables that it names."""
+        return (self.lower, *self.plus, self.upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +202,7 @@ class Knowledge:
         named = {condition.variable for condition in conditions} | {flag.variable for flag in self.flags}
         named |= {group.variable for group in self.groups} | {item.variable for item in self.refinements}
         named.update(name for function in self.functions for name in function.of)
-        named.update(name for order in self.orders for name in (order.lower, order.upper))
+        named.update(name for order in self.orders for name in order.variables)
         return frozenset(named)
 
     def properties(self, variable: str) -> dict[str, str]:

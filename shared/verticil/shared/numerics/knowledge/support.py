@@ -29,6 +29,32 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OrderOfSum:
+    """Whether some numbers in the bins of a record, added up, can be at most another one.
+
+    Attributes:
+        name: the rule's.
+        least: of each variable that is added up, its position and (K,) the least number of each category; NaN: it has none.
+        upper: position of the other one.
+        largest: (K,) its largest numbers.
+        strict: whether the sum is less.
+    """
+
+    name: str
+    least: tuple[tuple[int, NDArray[np.float64]], ...]
+    upper: int
+    largest: NDArray[np.float64]
+    strict: bool
+
+    def holds(self, codes: Sequence[Codes]) -> Mask:
+        """(n,), of each record whether it can be so; it can where a number is not there."""
+        total = sum((numbers[codes[place]] for place, numbers in self.least), np.zeros(len(codes[0])))
+        largest = self.largest[codes[self.upper]]
+        with np.errstate(invalid="ignore"):
+            return ~(total >= largest if self.strict else total > largest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Support:
     """The combinations of the schema's variables that meet every hard rule.
 
@@ -37,12 +63,14 @@ class Support:
         factors: of each rule: its variables (positions, ascending) and a table with an axis for each, 1 where the rule is met.
         names: of each factor, the rule's.
         weights: of categories of single variables, beside the factors, by which records of one network are drawn (`raking`).
+        sums: orders of numbers that are added up, which have too many variables for a table: records meet them, too.
     """
 
     schema: Schema
     factors: tuple[Factor, ...]
     names: tuple[str, ...]
     weights: tuple[Factor, ...] = ()
+    sums: tuple[OrderOfSum, ...] = ()
     _tables: dict[tuple[int, ...], Mask] = field(default_factory=dict, repr=False)
 
     @property
@@ -53,7 +81,7 @@ class Support:
     @property
     def restricts(self) -> bool:
         """Whether anything is impossible."""
-        return bool(self.limits)
+        return bool(self.limits or self.sums)
 
     def holds(self, codes: Sequence[Codes]) -> Mask:
         """(n,), whether each record meets every rule.
@@ -64,6 +92,8 @@ class Support:
         holds = np.ones(len(codes[0]), dtype=np.bool_)
         for scope, table in self.factors:
             holds &= table[tuple(codes[variable] for variable in scope)] > 0
+        for each in self.sums:
+            holds &= each.holds(codes)
         return holds
 
     def find_broken_rule(self, codes: Sequence[Codes]) -> str:
@@ -75,7 +105,7 @@ class Support:
         counts = {
             name: int(np.count_nonzero(table[tuple(codes[variable] for variable in scope)] == 0))
             for name, (scope, table) in zip(self.names, self.factors, strict=True)
-        }
+        } | {each.name: int(np.count_nonzero(~each.holds(codes))) for each in self.sums}
         return {name: count for name, count in counts.items() if count}
 
     def table(self, members: Sequence[int]) -> Mask:
@@ -189,16 +219,18 @@ def support(knowledge: Knowledge | None, schema: Schema, *, source: str = "knowl
     if knowledge is None:
         return Support(schema, (), ())
     tables = _Tables(knowledge, schema, source)
-    hard: list[Rule | Order] = [*knowledge.rules, *knowledge.orders]
+    orders = tuple(order for order in knowledge.orders if not order.plus)
+    hard: list[Rule | Order] = [*knowledge.rules, *orders]
     factors = [tables.rule(item) if isinstance(item, Rule) else tables.order(item) for item in hard]
     factors += [tables.flag(item) for item in knowledge.flags]
     names = [item.name for item in (*hard, *knowledge.flags)]
-    for variables in ordered_together(knowledge.orders):
-        own = [order for order in knowledge.orders if order.lower in variables]
+    for variables in ordered_together(orders):
+        own = [order for order in orders if order.lower in variables]
         if {order.lower for order in own} & {order.upper for order in own}:
             names.append("' and '".join(order.name for order in own))
             factors.append(tables.chain(own, names[-1], variables))
-    return Support(schema, tuple(factors), tuple(names))
+    sums = tuple(tables.order_of_sum(order) for order in knowledge.orders if order.plus)
+    return Support(schema, tuple(factors), tuple(names), sums=sums)
 
 
 def ordered_together(orders: Sequence[Order]) -> list[tuple[str, ...]]:
@@ -207,9 +239,9 @@ def ordered_together(orders: Sequence[Order]) -> list[tuple[str, ...]]:
     """
     groups: list[list[str]] = []
     for order in orders:
-        near = [names for names in groups if {order.lower, order.upper} & set(names)]
+        near = [names for names in groups if {*order.variables} & set(names)]
         groups = [names for names in groups if names not in near]
-        groups.append(list(dict.fromkeys([*(name for names in near for name in names), order.lower, order.upper])))
+        groups.append(list(dict.fromkeys([*(name for names in near for name in names), *order.variables])))
     return [tuple(names) for names in groups]
 
 
@@ -264,6 +296,18 @@ class _Tables:
         holds = first[:, None] < last[None, :] if order.strict else first[:, None] <= last[None, :]
         table[: low.n_valued, : high.n_valued] = holds
         return scope, table if scope == tuple(map(self._schema.index, (order.lower, order.upper))) else table.T
+
+    def order_of_sum(self, order: Order) -> OrderOfSum:
+        """Return what an order of numbers that are added up leaves possible."""
+        upper = self._schema[self._schema.index(order.upper)]
+        added = [self._schema[self._schema.index(name)] for name in (order.lower, *order.plus)]
+        return OrderOfSum(
+            name=order.name,
+            least=tuple((self._schema.index(each.name), _with_words(each, _first_numbers(each))) for each in added),
+            upper=self._schema.index(upper.name),
+            largest=_with_words(upper, _last_numbers(upper)),
+            strict=order.strict,
+        )
 
     def chain(self, orders: Sequence[Order], name: str, variables: Sequence[str]) -> Factor:
         """1 where there are numbers in the bins that keep all of some orders: one may follow from others through a third bin."""
@@ -332,6 +376,11 @@ class _Tables:
         """Return a table over some variables with an axis of one for each other variable of a scope."""
         sizes = iter(codes.shape)
         return codes.reshape([next(sizes) if variable in core else 1 for variable in scope])
+
+
+def _with_words(variable: Variable, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers of a variable's valued categories with NaN for its others."""
+    return np.append(numbers, np.full(variable.n_states - variable.n_valued, np.nan))
 
 
 def _first_numbers(variable: Variable) -> NDArray[np.float64]:

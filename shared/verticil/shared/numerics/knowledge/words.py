@@ -59,7 +59,9 @@ def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:  # noqa: PL
         case Rule():
             return _rule(item, variables)
         case Order():
-            return f"{item.lower} is {'less than' if item.strict else 'at most'} {item.upper}, where both are numbers"
+            lower = " + ".join((item.lower, *item.plus))
+            numbers = "all" if item.plus else "both"
+            return f"{lower} is {'less than' if item.strict else 'at most'} {item.upper}, where {numbers} are numbers"
         case Function():
             return f"{item.variable.name} follows from {join_names(item.of)} and is sent by nobody: {_table(item)}"
         case Groups():

@@ -57,6 +57,7 @@ class Variable:
         decimals: that numbers are written with.
         format: how records write dates, moments or times (`written_values.dates`); None: by ISO 8601.
         timezone: of moments, an IANA name; None: they have none.
+        endings: digits that values end in as records write them, and the share of each (`study.endings`).
         groups: category -> the values of the table that it stands for.
         group_by: how a value becomes its category: ``prefix:N``, its first N letters; None: not so.
         bounds: where the bins are measured with noise, the values that they cover at most, by public knowledge; `bins` are equal
@@ -83,6 +84,7 @@ class Variable:
     decimals: int | None = None
     format: str | None = None
     timezone: str | None = None
+    endings: tuple[tuple[str, float], ...] = ()
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
     group_by: str | None = None
     bounds: tuple[float, float] | None = None

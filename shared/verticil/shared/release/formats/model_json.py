@@ -405,8 +405,8 @@ def _read_type(node: JsonNode) -> dict[str, Any]:
     """Return what a variable with a type has besides; nothing of one without."""
     if (kind := node.get("type")) is None:
         return {}
-    points, groups, decimals, bounds, profile = (
-        node.get(key) for key in ("points", "groups", "decimals", "bounds", "profile")
+    points, groups, decimals, bounds, profile, endings = (
+        node.get(key) for key in ("points", "groups", "decimals", "bounds", "profile", "endings")
     )
     texts = {key: node.get(key) for key in ("unit", "format", "timezone", "group_by")}
     return {
@@ -415,6 +415,7 @@ def _read_type(node: JsonNode) -> dict[str, Any]:
         "decimals": None if decimals is None else decimals.integer(),
         "bounds": None if bounds is None else _read_bounds(bounds),
         "profile": () if profile is None else _read_whole(profile),
+        "endings": () if endings is None else tuple(map(_read_ending, endings)),
         "groups": () if groups is None else tuple(map(_read_group, groups)),
         **{key: None if value is None else value.text() for key, value in texts.items()},
     }
@@ -432,6 +433,13 @@ def _read_bounds(node: JsonNode) -> tuple[float, float]:
     if len(values) != 2:
         node.fail(f"got {len(values)} numbers, expected the lowest and the highest value")
     return values[0], values[1]
+
+
+def _read_ending(node: JsonNode) -> tuple[str, float]:
+    items = node.items()
+    if len(items) != 2:
+        node.fail(f"got {len(items)} entries, expected digits and their share")
+    return items[0].text(), items[1].number()
 
 
 def _read_group(node: JsonNode) -> tuple[str, tuple[str, ...]]:
