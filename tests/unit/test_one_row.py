@@ -176,6 +176,28 @@ def test_ids_in_files_are_compared_after_the_steps_of_the_study(tmp_path: Path) 
     assert check_records(apart, [variable], ("trim", "casefold")).n_repeated_ids == 2
 
 
+@pytest.mark.parametrize("kind", ["csv", "sqlite"])
+def test_an_order_of_texts_is_that_of_their_letters(kind: str, tmp_path: Path) -> None:
+    rows = pd.DataFrame(
+        [("p0", "b", "B"), ("p0", "a", "A"), ("p0", "c", "C"), ("p0", None, "D")], columns=["pid", "part", "ward"]
+    )
+    visits = {**place_of(kind, tmp_path, "rows", rows), "order": "part"}
+    columns = {name: {"table": "visits", "summary": name, "source": "ward"} for name in ("first", "last")}
+    people = {
+        **place_of("csv", tmp_path, "people", PEOPLE[:1]),
+        "id": "pid",
+        "tables": {"visits": visits},
+        "columns": columns,
+    }
+    rule = dataset_rule(Table(people, source="party.toml"), tmp_path)
+    assert texts(rule, [rule.column("first").source, rule.column("last").source]).iloc[0].tolist() == ["A", "C"]
+    one = {**place_of(kind, tmp_path, "more", rows), "id": "pid", "one_row": "last", "order": "part"}
+    assert texts(dataset_rule(Table(one, source="party.toml"), tmp_path), ["ward"])["ward"].tolist() == ["C"]
+    two = {**people, "tables": {"visits": {**visits, "order": ["part", "ward"]}}}
+    with pytest.raises(Misuse, match="goes by one column"):
+        dataset_rule(Table(two, source="party.toml"), tmp_path)
+
+
 def test_dates_and_numbers_are_read_as_they_are_written(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("pid\np\n")
     (tmp_path / "visits.csv").write_text('pid,seen,cost\np,02.01.2020,"10,5"\np,31.12.2019,"9,25"\n')

@@ -134,9 +134,9 @@ def _gap_error(study: Study, table: RelatedTable, deviation: float, with_next: f
 def _words(study: Study, table: RelatedTable, n: int) -> str:
     """Say how far transitions and times are expected to be off, for some means of the number of rows."""
     means = [rows for rows in _ROWS if rows < table.max_rows] or [table.max_rows / 2]
-    found = [row_errors(study, table, n, rows) for rows in means]
-    shares = ", ".join(f"{100 * each.transitions:.2g}" for each in found)
-    gaps = ", ".join(f"{100 * each.gaps:.2g}" for each in found if each.gaps is not None)
+    errors = [row_errors(study, table, n, rows) for rows in means]
+    shares = ", ".join(f"{100 * each.transitions:.2g}" for each in errors)
+    gaps = ", ".join(f"{100 * each.gaps:.2g}" for each in errors if each.gaps is not None)
     times = f", and the times between rows by {gaps} points" if gaps else ""
     of_rows = " / ".join(f"{rows:g}" for rows in means)
     return (

@@ -316,6 +316,11 @@ def _check_summaries(table: Table, rule: DatasetRule) -> None:
         if summary.kind in ("first", "last") and not related.order:
             hint = f"write order = COLUMN in [dataset.NAME.tables.{summary.table}]"
             table.fail(key, f'summary = "{summary.kind}" needs an order of the rows, and the table has none', hint=hint)
+        if summary.kind in ("first", "last") and len(related.order) > 1:
+            table.fail(
+                key,
+                f'summary = "{summary.kind}" goes by one column, and the order of the table has {len(related.order)}',
+            )
         if related.id in columns_of_summary(summary):
             table.fail(key, f"looks at '{related.id}', which names the person, expected another column")
 

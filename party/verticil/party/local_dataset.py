@@ -279,9 +279,7 @@ def _origin(dataset: str, account: str, rule: DatasetRule, study: Study, variabl
     column = with_properties(rule, study.knowledge, (variable.name,)).column(variable.name)
     if column.source == rule.id:
         raise _is_the_id(f"variable '{variable.name}'", dataset)
-    summary = column.summary
-    by = "" if summary is None or summary.kind not in ("first", "last") else ", ".join(rule.tables[summary.table].order)
-    written = ", ".join(filter(None, (column.written, rule.one_row_words, by and f"by {by}")))
+    written = rule.meaning_of(column)
     return Origin(dataset=dataset, account=account, source=column.source, recode=column.recode, written=written)
 
 

@@ -206,8 +206,10 @@ _FOLDS: Final = {
     "min(value) FILTER (value <> ''::BLOB))",
     "max": "coalesce(arg_max(value, struct_pack(a := number, b := value)) FILTER (number IS NOT NULL), "
     "max(value) FILTER (value <> ''::BLOB))",
-    "first": "arg_min(value, struct_pack(a := place IS NULL, b := coalesce(place, 0), c := n))",
-    "last": "arg_max(value, struct_pack(a := place IS NOT NULL, b := coalesce(place, 0), c := n))",
+    "first": "arg_min(value, struct_pack(a := word = ''::BLOB, b := place IS NULL, c := coalesce(place, 0), d := word, "
+    "e := n))",
+    "last": "arg_max(value, struct_pack(a := word <> ''::BLOB, b := place IS NOT NULL, c := coalesce(place, 0), d := word, "
+    "e := n))",
 }
 """Summary -> what DuckDB makes of a person's rows, or of what a database made of some of them."""
 _WITHOUT_ROWS: Final = {"count": "0", "any": "no", "sum": "0"}
@@ -221,7 +223,9 @@ def _with_summaries(
     with _Together(rule) as together:
         for k, summary in enumerate(summaries.values()):
             related = replace(rule.tables[summary.table], normalise=rule.normalise)
-            together.run("CREATE TABLE rows (person BLOB, n BIGINT, value BLOB, number DOUBLE, place DOUBLE)")
+            together.run(
+                "CREATE TABLE rows (person BLOB, n BIGINT, value BLOB, number DOUBLE, place DOUBLE, word BLOB)"
+            )
             n_before = 0
             for table, n_rows in _partial(related, summary):
                 n = pa.array(np.arange(n_before, n_before + n_rows))
@@ -244,17 +248,18 @@ def _with_summaries(
                 }
             )
             together.show("part", people)
-            (found,) = [pa.Table.from_batches(list(together.ask(f"SELECT {chosen} FROM part {joins} ORDER BY part.n")))]
+            summed = pa.Table.from_batches(list(together.ask(f"SELECT {chosen} FROM part {joins} ORDER BY part.n")))
             columns = {
-                source: _texts_of(summary, found.column(k).to_pylist())
+                source: _texts_of(summary, summed.column(k).to_pylist())
                 for k, (source, summary) in enumerate(summaries.items())
             }
             yield replace(part, columns={**part.columns, **columns})
 
 
 def _partial(related: DatasetRule, summary: Summary) -> Iterator[tuple[dict[str, pa.Array], int]]:
-    """Yield rows of a related table with what the summary needs of each: value, number, place. Of a database a row is what the
-    database made of all rows with one id.
+    """Yield rows of a related table with what the summary needs of each: value, number, place and its text.
+
+    Of a database a row is what the database made of all rows with one id.
     """
     if related.format in DATABASES:
         has_place = summary.kind in ("first", "last")
@@ -307,6 +312,9 @@ def _values(
         "place": _spread(_places(related, place, part.columns[place]), part.columns[place]).cast(pa.float64())
         if place
         else nothing,
+        "word": _spread(_bytes(part.columns[place]), part.columns[place])
+        if place
+        else pa.nulls(part.n_rows, pa.binary()),
     }
 
 

@@ -338,9 +338,12 @@ class PageServer:
             why = "this page can only be read" if "POST" not in self._methods else "this page knows no such method"
             return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, why, Allow=", ".join(self._methods))
         state = scope.setdefault("state", {})
+        certificate = state.pop(_CERTIFICATE, None)
         try:
-            router, who = self._person(scope, state.pop(_CERTIFICATE, None))
+            router, who = self._person(scope, certificate)
         except VerticilError as error:
+            if certificate is not None:
+                _log.warning("a certificate opened no page: %s", error.code)
             return _refusal(HTTPStatus.FORBIDDEN, error.message)
         state["form_token"] = self._forms.token(who)
         if scope["method"] == "POST":

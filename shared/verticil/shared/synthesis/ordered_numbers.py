@@ -176,12 +176,12 @@ def _is_point(
     variables: Mapping[str, Variable], codes: Mapping[str, Codes], numbers: Mapping[str, Floats], rows: Ints
 ) -> NDArray[np.bool_]:
     """Return which of some records have a number inside a bin that is a point."""
-    found = np.zeros(len(rows), np.bool_)
+    is_point = np.zeros(len(rows), np.bool_)
     for name, variable in variables.items():
         if variable.points:
             in_bin = codes[name][rows] < variable.n_bins
-            found |= in_bin & np.isin(number_of_writing(variable, numbers[name][rows]), variable.points)
-    return found
+            is_point |= in_bin & np.isin(number_of_writing(variable, numbers[name][rows]), variable.points)
+    return is_point
 
 
 def _walk(

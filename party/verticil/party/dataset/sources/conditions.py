@@ -105,9 +105,9 @@ class _Parser:
                 )
             place = token.end()
             kind = str(token.lastgroup)
-            found = token[kind]
+            word = token[kind]
             self._tokens.append(
-                ("keyword", found.lower()) if kind == "word" and found.lower() in _WORDS else (kind, found)
+                ("keyword", word.lower()) if kind == "word" and word.lower() in _WORDS else (kind, word)
             )
         self._place = self._deep = 0
 

@@ -183,10 +183,12 @@ class DatasetRule:
         """Return how a local column is written, by the rule of a variable that is read from it."""
         return next((column.written for column in self.columns.values() if column.source == source), "plain")
 
-    @property
-    def one_row_words(self) -> str:
-        """Which row of a person is read, as part of what a code means; empty: the table has one row a person."""
-        return self.one_row and f"{self.one_row} row by {', '.join(self.order) or 'the order of the table'}"
+    def meaning_of(self, column: ColumnRule) -> str:
+        """Return how a column is written and, of people with several rows, which rows it is of: part of what a code means."""
+        row = self.one_row and f"{self.one_row} row by {', '.join(self.order) or 'the order of the table'}"
+        summary = column.summary
+        by = self.tables[summary.table].order if summary is not None and summary.kind in ("first", "last") else ()
+        return ", ".join(part for part in (column.written, row, f"by {', '.join(by)}" if by else "") if part)
 
 
 def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Collection[str]) -> DatasetRule:

@@ -53,13 +53,13 @@ def table_of(table: Table, rows: Sequence[RowTable]) -> RowTable | None:
         Misuse: the table's code, it names columns of two.
     """
     names = list(_named(table))
-    found = [each for each in rows if any(each.column(name) is not None for name in names)]
-    if len(found) > 1:
+    named = [each for each in rows if any(each.column(name) is not None for name in names)]
+    if len(named) > 1:
         key = next(key for key in (*_CONDITIONS, "lower") if table.has(key))
         table.fail(
-            key, f"names columns of {found[0].name} and of {found[1].name}, expected one related table in a rule"
+            key, f"names columns of {named[0].name} and of {named[1].name}, expected one related table in a rule"
         )
-    return found[0] if found else None
+    return named[0] if named else None
 
 
 def _named(table: Table) -> Iterator[str]:
@@ -79,13 +79,13 @@ def in_slot(table: Table, rows: RowTable, number: int) -> Table:
     Raises:
         Misuse: the table's code, a condition is on the column that orders the rows, whose values later slots have as gaps.
     """
-    found = table
+    renamed = table
     for key in _CONDITIONS:
         raw = table.raw(key)
         if raw is not None:
             items = [_renamed(item, rows, number, table, key) for item in (raw if isinstance(raw, list) else [raw])]
-            found = found.with_value(key, items if isinstance(raw, list) else items[0])
-    return found
+            renamed = renamed.with_value(key, items if isinstance(raw, list) else items[0])
+    return renamed
 
 
 def _renamed(item: object, rows: RowTable, number: int, table: Table, key: str) -> object:
