@@ -1,4 +1,4 @@
-"""Bins that parties measure, between real processes, in Models II and III; a party is killed when its approval leaves."""
+"""Bins that parties measure, between real processes, in Models II and III."""
 
 from __future__ import annotations
 
