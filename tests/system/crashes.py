@@ -62,6 +62,7 @@ from verticil.party.dataset import related_rows
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.protocol.central import alignment
 from verticil.party.protocol.with_peers.artifact_store import kept_after
+from verticil.shared.related import laying
 from verticil.shared.release import records, related
 from verticil.shared.storage import durable, sorting
 from verticil.shared.storage import unlinked_files as nameless
