@@ -61,9 +61,9 @@ def test_a_ratio_that_is_no_double_is_enough_for_by_whole_numbers():
         ((0, 1), 2, 1, "noise of 0 people"),
         ((-9, 1), 2, 1, "noise of -9 people"),
         ((16_385, 1), 2, 1, "noise of 1.638e.04 people .* 16384 .hint: fewer tables"),
-        ((9, 1), 2, 2, "2 counted contributors of whom 2 may leave theirs out"),
-        ((9, 1), 2, 0, "2 counted contributors of whom 0"),
-        ((900, 1), 26, 1, "26 counted contributors of whom 1 .* at most 25"),
+        ((9, 1), 2, 2, "tolerate is 2 where the noise of 2 contributors"),
+        ((9, 1), 2, 0, "tolerate is 0 where the noise of 2 contributors"),
+        ((900, 1), 26, 1, "tolerate is 1 where the noise of 26 contributors .* at most 25"),
     ],
 )
 def test_noise_that_does_not_do_is_refused(sigma, counted, tolerate, says):
