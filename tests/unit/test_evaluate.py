@@ -137,7 +137,7 @@ def test_only_some_metrics_and_each_is_told_before_it_runs() -> None:
     with pytest.raises(Misuse, match="unknown metric 'propensty'") as caught:
         evaluate(people(1), people(3), only=["propensty"])
     assert "'propensity'" in str(caught.value.hint)
-    with pytest.raises(Misuse, match="no column 'sik' to predict") as caught:
+    with pytest.raises(Misuse, match="column 'sik' cannot be predicted") as caught:
         evaluate(people(1), people(3), target="sik")
     assert "'sick'" in str(caught.value.hint)
 

@@ -74,7 +74,7 @@ class NumberStyle:
             ValueError: the text is no example of 1234.5.
 
         >>> NumberStyle.of("1.234,5 EUR")
-        NumberStyle(thousands='.', decimal=',', unit='EUR')
+        NumberStyle(thousands='.', decimal=',', unit='EUR', is_magnified=False)
         """
         is_magnified = f".5{MAGNIFIED}" in text or f",5{MAGNIFIED}" in text
         match = (
