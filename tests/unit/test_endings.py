@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from support.documents import study_toml
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.numerics.estimation.profiles import grid_of
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.codebook import variable_from
+from verticil.shared.study.draft_review import origin_words
+from verticil.shared.study.reading import read_study_text
 from verticil.shared.study.typed_variables import even_bins, next_written
 from verticil.shared.synthesis.endings import ends_so
 from verticil.shared.synthesis.synthesis import written_columns
@@ -46,6 +50,17 @@ def test_records_have_the_declared_endings_as_often_as_declared_and_stay_in_thei
     assert abs((cents == 95).mean() - 0.2) < 0.015
     assert len(np.unique(cents)) > 60, "a tenth of the records end as they may"
     assert np.array_equal(np.searchsorted(variable.bins, values, side="right") - 1, codes)
+
+
+def test_endings_that_come_from_the_table_are_said_beside_measured_bins() -> None:
+    text = study_toml("a.sex: f m", "b.x: p q") + (
+        '[[variable]]\nparty = "a"\nname = "price"\ntype = "number"\nbins = "private"\nbounds = [0, 40]\n'
+        'endings = { "99" = 0.7 }\nfrom = "table"\n[randomization_default]\nscheme = "none"\n'
+        "[tables]\nepsilon = 1\ndelta = 1e-9\n"
+    )
+    sentence = "The endings of numbers of 1 column (price) were taken from the data themselves: no noise covers them."
+    assert sentence in origin_words(read_study_text(text, Path()))
+    assert sentence not in origin_words(read_study_text(text.replace('endings = { "99" = 0.7 }\n', ""), Path()))
 
 
 def test_the_same_records_come_in_parts_of_any_size() -> None:

@@ -65,7 +65,8 @@ def columns_from(study: Study, origin: str | None) -> tuple[str, ...]:
 def origin_words(study: Study) -> tuple[str, ...]:
     """Return where the categories of the columns come from, a sentence each; none where the study says it of no column.
 
-    Bins that are measured come from no table: their bounds do, or public knowledge, and what the noisy counts said.
+    Bins that are measured come from no table: their bounds do, or public knowledge, and what the noisy counts said. Endings are
+    never measured.
     """
     measured = tuple(variable.name for variable in study.schema.variables if variable.bounds is not None)
     of_measured = (
@@ -80,10 +81,17 @@ def origin_words(study: Study) -> tuple[str, ...]:
         None: "come from a source that the study does not state",
     }
     declared = {origin: tuple(n for n in columns_from(study, origin) if n not in measured) for origin in sentences}
+    ended = {variable.name for variable in study.schema.variables if variable.endings}
+    with_endings = {origin: tuple(n for n in columns_from(study, origin) if n in ended) for origin in sentences}
     return (
         *(
             f"The categories of {_join_names(names)} {sentences[origin]}."
             for origin, names in declared.items()
+            if names
+        ),
+        *(
+            f"The endings of numbers of {_join_names(names)} {sentences[origin]}."
+            for origin, names in with_endings.items()
             if names
         ),
         *of_measured,
