@@ -90,7 +90,6 @@ LAYERS = {
     "verticil.party.limits": 3,
     "verticil.party.local_dataset": 3,
     "verticil.party.operator": 3,
-    "verticil.party.flags": 3,
     "verticil.party.related_people": 3,
     "verticil.party.people": 3,
     "verticil.party.policy": 3,

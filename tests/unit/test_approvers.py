@@ -247,7 +247,7 @@ def test_an_approval_goes_straight_from_the_command_to_the_row_that_keeps_it(fol
     assert not approve(folder, "officer@clinic").approved
     found = way(folder)
     assert found == (
-        "operator.commands", "policy.voting", "policy.approval", "local_dataset", "limits.limits", "local_dataset",
+        "operator.commands", "policy.voting", "policy.approval_checks", "local_dataset", "limits.limits", "local_dataset",
         "policy.planned_statistics", "policy.ledger", "policy.ledger_sums", "storage.studies", "policy.decision_store",
     )  # fmt: skip
     assert returns(found) == 1  # the policy judges the study before the table is read

@@ -119,7 +119,7 @@ def test_feature_38_a_bundle_counts_once_and_in_order(tmp_path: Path) -> None:
     journal = load_journal(tmp_path)
     assert (journal.made, journal.taken, journal.next_number) == ((made,), (first,), 3)
     assert check_arrival(journal, SAID, first.sha256) is None
-    with pytest.raises(GateFailed, match="is another bundle of the same number"):
+    with pytest.raises(GateFailed, match="another one of the same number"):
         check_arrival(journal, SAID, b"\2" * 32)
     empty = Journal(told={})
     with pytest.raises(GateFailed, match=r"answers bundle 2 .* which did not make it"):

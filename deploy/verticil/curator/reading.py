@@ -28,8 +28,7 @@ from verticil.party.dataset.related_rows import people_by_id
 from verticil.party.dataset.source import Records, check_records, read_records
 from verticil.party.dataset.sources.open_source import read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
-from verticil.party.flags import flag_meaning, flag_of, stated_of, with_flags
-from verticil.party.local_dataset import compounds_of
+from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, stated_of, with_flags
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault

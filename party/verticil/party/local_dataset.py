@@ -6,6 +6,8 @@ variable. They are in memory or, of very many people, in a file without a name i
 is released of a record is one code of each unit: of a compound the code of its combination. Every value has one: where the
 study declares none for it, a category that is drawn for the record (`verticil.party.dataset.undeclared_values`).
 
+The flag of a rule stands in no table: it is written from the codes of its rule's columns, and what it means is in its codebook.
+
 A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
 whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
 fingerprint of a unit is that of its whole data set, whoever is at the other parties; the columns of a compound are therefore all
@@ -15,7 +17,8 @@ in one data set.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -42,13 +45,13 @@ from verticil.party.dataset.people_rows import for_study, header
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
-from verticil.party.flags import flag_meaning, flag_of, with_flags
 from verticil.party.related_people import SlotColumn, read_related, slot_columns
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.federation.alignment.merkle import Tree
-from verticil.shared.numerics.knowledge.rules import Flag
+from verticil.shared.numerics.knowledge.columns import flag_codes, narrow_knowledge
+from verticil.shared.numerics.knowledge.rules import Flag, Knowledge
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
@@ -221,6 +224,48 @@ def _flag_origin(config: PartyConfig, study: Study, flag: Flag, places: Mapping[
     source, meaning = flag_meaning(study, flag, columns)
     first = next(iter(own.values()))
     return Origin(dataset=first.dataset, account=first.account, source=source, recode={}, written=meaning, flag=True)
+
+
+def flag_of(study: Study, variable: str) -> Flag | None:
+    """Return the flag that a variable is; None: it is a column of a table."""
+    return None if study.knowledge is None else study.knowledge.flag(variable)
+
+
+def flag_meaning(
+    study: Study, flag: Flag, columns: Mapping[str, tuple[str, Mapping[str, str], str]]
+) -> tuple[str, str]:
+    """Return the local columns of a flag, in words, and a text of its meaning: its conditions, and their columns' codebooks.
+
+    Args:
+        study: of the flag.
+        flag: of a rule.
+        columns: of each variable of its conditions the local column, its recode, and how its numbers are written.
+    """
+    digest = hashlib.sha256()
+    for condition in flag.when:
+        _, recode, style = columns[condition.variable]
+        variable = study.schema[study.schema.index(condition.variable)]
+        digest.update(perturb.codebook_digest(variable, recode, style))
+        digest.update(bytes(label in condition.values for label in variable.labels))
+    names = ", ".join(columns[condition.variable][0] for condition in flag.when)
+    return f"flag of {names}", f"flag {digest.hexdigest()}"
+
+
+def stated_of(study: Study, columns: Collection[str]) -> Knowledge | None:
+    """Return what a study states of some columns of a table, which has no flags."""
+    return study.knowledge and narrow_knowledge(study.knowledge, study.schema, columns)
+
+
+def with_flags(study: Study, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Codes of columns with those of every flag whose columns are there."""
+    flags = () if study.knowledge is None else study.knowledge.flags
+    variables = {variable.name: variable for variable in study.schema.variables}
+    flag_columns = {
+        flag.variable: flag_codes(flag, variables, codes)
+        for flag in flags
+        if all(condition.variable in codes for condition in flag.when)
+    }
+    return {**codes, **flag_columns}
 
 
 def _check_compounds(config: PartyConfig, study: Study, places: Mapping[str, Origin]) -> None:

@@ -17,8 +17,7 @@ from verticil.party.dataset.related_rows import row_remarks
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.sources.open_source import missing_columns
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
-from verticil.party.flags import stated_of
-from verticil.party.local_dataset import compounds_of, origins
+from verticil.party.local_dataset import compounds_of, origins, stated_of
 from verticil.party.operator.same_people import problems, read_people
 from verticil.party.operator.view_model import (
     COUNTS_TELL,

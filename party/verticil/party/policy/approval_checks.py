@@ -150,7 +150,8 @@ def review(
             linkage_key=linkage_key,
             name_of_draws=ledger.name_of_draws,
         )
-    study = with_own_randomization(config, proposed, holding.profiles)
+    if holding.profiles:
+        study = with_own_randomization(config, proposed, holding.profiles)
     sketches.take(holding.tables)
     sketch_unread(config, ledger, sketches, site_secret)
     releases = as_drawn(releases_of(config, study, holding, site_secret=site_secret.value), ledger)
