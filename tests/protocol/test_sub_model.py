@@ -245,7 +245,7 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
         south, intake = federation.party("south"), federation.node.scheduler._session.intake
         await south.wire.put_pseudonyms(list(south.list_messages(digest))[:3])
         held = record(federation, digest).lists["south"]
-        monkeypatch.setattr(federation.node.scheduler, "_look", not_now)
+        monkeypatch.setattr(federation.node.scheduler, "_visit_all", not_now)
         federation.node.changes.notify()
         await looked.wait()  # one look is over before the next one begins
         died = False
