@@ -9,7 +9,7 @@ A study that arrives as canonical bytes was asked where it was a file. Its texts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from verticil.shared.core.errors import Misuse
@@ -80,19 +80,16 @@ def origin_words(study: Study) -> tuple[str, ...]:
         PUBLIC: "are public knowledge, as the study's author states",
         None: "come from a source that the study does not state",
     }
-    declared = {origin: tuple(n for n in columns_from(study, origin) if n not in measured) for origin in sentences}
-    ended = {variable.name for variable in study.schema.variables if variable.endings}
-    with_endings = {origin: tuple(n for n in columns_from(study, origin) if n in ended) for origin in sentences}
+    subjects: dict[str, Callable[[Variable], bool]] = {
+        "categories": lambda variable: variable.bounds is None,
+        "endings of numbers": lambda variable: bool(variable.endings),
+    }
     return (
         *(
-            f"The categories of {_join_names(names)} {sentences[origin]}."
-            for origin, names in declared.items()
-            if names
-        ),
-        *(
-            f"The endings of numbers of {_join_names(names)} {sentences[origin]}."
-            for origin, names in with_endings.items()
-            if names
+            f"The {subject} of {_join_names(names)} {words}."
+            for subject, has_it in subjects.items()
+            for origin, words in sentences.items()
+            if (names := tuple(each.name for each in _all_columns(study) if each.origin == origin and has_it(each)))
         ),
         *of_measured,
     )
