@@ -34,12 +34,13 @@ _CODE_PAGES: Final = (
     "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr",
 )  # fmt: skip
 _ALPHABETS: Final = (
-    "äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü", "áâãàçéêíóôõú", "àèéìíîòóùú", "áéëïóöü", "åæøéòôê", "åäöéšž", "áéíóúýþðæö",
+    "äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü", "áâãàçéêíóôõú", "àèéìíîòóùú", "áéëïóöü", "åæøéòôê", "åäöéšž",
     "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "ąćęłńóśźż", "áéíóöőúüű", "ăâîșțşţ", "čćđšž", "çğıi̇öşüâîû", "äöõüšž",
     "āčēģīķļņšūž", "ąčęėįšųūž", "абвгдеёжзийклмнопрстуфхцчшщъыьэюя", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя",
-    "абвгдђежзијклљмнњопрстћуфхцчџш", "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",
+    "абвгдђежзијклљмнњопрстћуфхцчџш", "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ", "áéíóúýþðæö",
 )  # fmt: skip
-"""Letters beyond ASCII by which languages of Europe are told apart; other scripts need none."""
+"""Letters beyond ASCII by which languages of Europe are told apart; other scripts need none. Icelandic is the last, because
+its letters þ, ð and ý are those of Turkish in another code page: where both could be, it is Turkish."""
 
 
 def guess_encoding(rule: DatasetRule) -> tuple[str, list[str]]:
@@ -92,7 +93,7 @@ def _code_page(rule: DatasetRule, sample: bytes) -> str:
         pass
     else:
         letters = b"\n".join(line for line in dict.fromkeys(sample.splitlines()) if not line.isascii())[:_SCORED_BYTES]
-        scores = dict[str, float]()
+        scores = dict[str, tuple[float, bool]]()
         for name in _CODE_PAGES:
             try:
                 text = letters.decode(name)
@@ -100,8 +101,9 @@ def _code_page(rule: DatasetRule, sample: bytes) -> str:
                 if error.start < len(letters) - 4:  # else the last letter was cut
                     continue
                 text = letters[: error.start].decode(name)
-            scores[name] = mess_ratio(text) + _oddness(_words_of(text))
-        found = min(scores, key=lambda name: (round(scores[name], 3), _CODE_PAGES.index(name)), default="")
+            oddness, alphabet = _oddness(_words_of(text))
+            scores[name] = round(mess_ratio(text) + oddness, 3), alphabet == len(_ALPHABETS) - 1
+        found = min(scores, key=lambda name: (*scores[name], _CODE_PAGES.index(name)), default="")
     for name in filter(None, (found, "cp1252", "latin-1")):
         if undecodable(replace(rule, encoding=name)) is None:
             return name
@@ -113,11 +115,15 @@ def _words_of(text: str) -> list[str]:
     return [word for word in re.split(r"[\s,;|\"']+", text) if not word.isascii()]
 
 
-def _oddness(words: Collection[str]) -> float:
-    """Return how little words are words: the part of them that look odd, and the part that the best language cannot write."""
+def _oddness(words: Collection[str]) -> tuple[float, int]:
+    """Return how little words are words, and the alphabet of the language that writes most of them.
+
+    The first is the part of them that look odd, and the part that this language cannot write.
+    """
     n_words = max(len(words), 1)
-    n_written = max(sum(_is_written_with(word, alphabet) for word in words) for alphabet in _ALPHABETS)
-    return sum(map(_word_oddness, words)) / n_words + 1 - n_written / n_words
+    n_written = [sum(_is_written_with(word, alphabet) for word in words) for alphabet in _ALPHABETS]
+    most = max(n_written)
+    return sum(map(_word_oddness, words)) / n_words + 1 - most / n_words, n_written.index(most)
 
 
 def _is_written_with(word: str, alphabet: str) -> bool:

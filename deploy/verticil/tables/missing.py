@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 ALWAYS: Final = frozenset(
-    {"", "?", "??", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "<NA>", "NaT", "null", "NULL", "Null", "."}
+    {"", "?", "??", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "<NA>", "NaT", "null", "NULL", "Null", "(null)", "<null>", "[null]"}
+    | {"(NULL)", "<NULL>", "[NULL]", "\\N", "#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "."}
 )
 """What is never a value."""
 _WORDS: Final = frozenset(

@@ -6,6 +6,7 @@ reader could doubt, and everything that is lost, has a reason: a sentence that n
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -78,6 +79,8 @@ _RUN_OF_DIGITS: Final = re.compile("(?!YYYYMMDD$)[YMDhms]+( until [0-9]+)?|epoch
 _WORD_OF_A_NUMBER: Final = re.compile(
     r"(?i)(^|[^a-z])(id|nr|no|num|number|account|acct|phone|tel|telephone|fax|mobile|konto|record|patient|case|key|pid|ssn|iban)($|[^a-z])"
 )
+_NAMES_A_DATE: Final = re.compile(r"(?i)(^|[^a-z])(dates?|datum|fecha|data|dob|birthday|dt)($|[^a-z])")
+_SERIAL: Final = (20_000, 60_000)  # days since 1899-12-30: 1954 to 2064
 _ID_NAME: Final = re.compile(
     r"(?:^|[ _.\-])(?i:id)$|[a-z](?:ID|Id)$|"
     r"(?i:person|patient|subject|participant|respondent|user|member|client|customer|case|record|household|student|worker)(?i:id)$"
@@ -292,6 +295,7 @@ def _of_values(
         base,
         writing.doubt,
         _limits(counts, writing.written) if kind in {"integer", "number"} else "",
+        _serial_days(base.name, values) if kind in {"integer", "number"} else "",
         f"{rows_in_words(n_strange, base.n_rows)} hold{'s' * (n_strange == 1)} no {NOUNS[kind]}: "
         + ("it becomes missing" if n_strange == 1 else "they become missing")
         if strange
@@ -331,6 +335,17 @@ def _limits(counts: Mapping[str, int], written: str) -> str:
     return (
         f"{n_rows:,} of {sum(counts.values()):,} rows hold a number beyond a limit, such as '{example}': each is taken for "
         "the limit itself"
+    )
+
+
+def _serial_days(name: str, values: Floats) -> str:
+    """Return that numbers of a column that by its name holds dates may be days of a spreadsheet; empty: they are none."""
+    if not _NAMES_A_DATE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)) or not _SERIAL[0] <= values[0] < values[-1] < _SERIAL[1]:
+        return ""
+    first = dt.date(1899, 12, 30) + dt.timedelta(days=int(values[0]))
+    return (
+        f"by its name it holds dates, and its numbers may be days of a spreadsheet, {int(values[0])} for {first}: they stay "
+        "numbers; write dates into the file, and records have dates"
     )
 
 

@@ -52,7 +52,7 @@ DAYS: Final = (
     "WEEKDAY, DD.MM.YYYY", "WEEKDAY DD.MM.YYYY", "WEEKDAY DD/MM/YYYY", "WEEKDAY MM/DD/YYYY",
 )  # fmt: skip
 """Patterns of days that are tried, the more usual first."""
-_TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh:mmAM", "hh:mm:ssAM", "hh.mm")
+_TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh:mmAM", "hh:mm:ssAM", "hh.mm", "hh.mm.ss.f AM")
 _ZONED: Final = ("hh:mmZ", "hh:mm:ss.fZ")
 _JOINTS: Final = (" ", "T", ", ")
 _RUNS: Final = ("YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "YYYYMMDD hhmmss", "YYYYMMDDThhmm", "YYYYMMDD hhmm")
@@ -377,7 +377,7 @@ def _patterns() -> tuple[tuple[str, frozenset[str]], ...]:
     """Return the patterns that are tried, the more usual first, and the signs that a text of each has at least."""
     whole_days = [day for day in DAYS if "DD" in day]
     moments = [f"{day}{joint}{time}" for day, joint, time in itertools.product(whole_days, _JOINTS, (*_TIMES, *_ZONED))]
-    ways = (*DAYS, *_TIMES, *_RUNS, *moments)
+    ways = (*DAYS, *_TIMES, *_ZONED, *_RUNS, *moments)
     return tuple((way, frozenset(re.sub(r"\.f|[A-Za-z0-9]", "", way))) for way in ways)
 
 
