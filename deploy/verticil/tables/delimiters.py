@@ -1,7 +1,7 @@
 """The delimiter and the header of a text, guessed for who holds the table.
 
-The delimiter is the one that clevercsv proposes, where with it nearly all records have one number of fields below a header of
-distinct names; else the one of a few usual ones for which that holds best. The header is the record that differs most in kind
+The delimiter is the one of a few usual ones with which most records have one number of fields below a header of distinct names.
+Where that holds nearly as well for several, it is the one of them that clevercsv proposes. The header is the record that differs most in kind
 from what stands below it. tests/bench/dialects.py compares that with clevercsv and with DuckDB's sniffer alone.
 """
 
@@ -67,8 +67,8 @@ def find_form(lines: Sequence[str]) -> Form:
     first = next((place for place, line in enumerate(lines) if not line.startswith("#")), 0)
     forms = {mark: _cut(lines, mark, first) for mark in DELIMITERS}
     best = max(forms.values(), key=lambda form: (round(form.score, 2), form.n_fields))
-    proposed = _proposal("".join(lines[first:]))
-    if proposed in forms and forms[proposed].score >= _STEADY * best.score and forms[proposed].n_fields > 1:
+    in_doubt = [mark for mark, form in forms.items() if form.score >= _STEADY * best.score and form.n_fields > 1]
+    if len(in_doubt) > 1 and (proposed := _proposal("".join(lines[first:]))) in in_doubt:
         best = forms[proposed]
     if best.skip > first and not best.is_named and _is_one_name(lines[best.skip - 1]):
         whole = "".join(lines)

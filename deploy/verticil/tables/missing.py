@@ -39,9 +39,13 @@ def is_word(text: str) -> bool:
     return text.strip() in _ALL
 
 
-def words_of(texts: Iterable[str]) -> list[str]:
-    """Return which texts may stand for a missing value."""
-    return [text for text in texts if text.strip() in _ALL]
+def words_of(texts: Collection[str]) -> list[str]:
+    """Return which texts may stand for a missing value, also with blanks around them."""
+    joined = "".join(texts)
+    if joined.split(None, 1) != [joined]:  # a text has blanks
+        return [text for text in texts if text.strip() in _ALL]
+    words = _ALL.intersection(texts)
+    return [text for text in texts if text in words] if words else []
 
 
 def words_among_numbers(columns: Iterable[Collection[str]]) -> frozenset[str]:

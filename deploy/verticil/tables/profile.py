@@ -49,7 +49,7 @@ from verticil.tables.ranges import (
     without_point_bins,
 )
 from verticil.tables.reading import guess_reading
-from verticil.tables.texts import TextColumn, texts_of
+from verticil.tables.texts import TextColumn, TextCounts, texts_of
 from verticil.tables.types import SourceType, source_types
 from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight, sample
 
@@ -203,8 +203,7 @@ def _of_second_name(column: TextColumn) -> ColumnProfile:
 def _missing(
     column: TextColumn, words: Sequence[str], written: _Written | None, missing_words: Collection[str]
 ) -> MissingTexts:
-    counts = dict(zip(column.texts, column.counts, strict=True)) if words else {}
-    return missing_texts(counts, words, has_numbers=written is not None, elsewhere=missing_words)
+    return missing_texts(column.text_counts, words, has_numbers=written is not None, elsewhere=missing_words)
 
 
 def _profile(
@@ -215,7 +214,7 @@ def _profile(
     *,
     missing: MissingTexts,
 ) -> ColumnProfile:
-    counts = dict(zip(column.texts, column.counts, strict=True))
+    counts = column.text_counts
     base = ColumnProfile(
         source=column.source,
         name=column.source.strip(),
@@ -226,7 +225,7 @@ def _profile(
         n_missing=sum(counts[text] for text in missing.texts),
         reasons=missing.reasons,
     )
-    values = {text: counts[text] for text in _without(column.texts, missing.texts)} if missing.texts else counts
+    values = counts.without(set(missing.texts))
     if (repeated := _repeated_id(base, len(values))) != "":
         return leave_out(base, repeated)
     if not base.name:
@@ -280,7 +279,7 @@ def _repeated_id(base: ColumnProfile, n_values: int) -> str:
 
 
 def _of_values(
-    base: ColumnProfile, counts: Mapping[str, int], written: _Written, source: SourceType | None, choice: Choice
+    base: ColumnProfile, counts: TextCounts, written: _Written, source: SourceType | None, choice: Choice
 ) -> ColumnProfile | None:
     """Profile a column of numbers or moments; None: its numbers are codes."""
     kind, writing = written.kind, written.writing
@@ -355,16 +354,15 @@ def _timezone(kind: Kind, written: str) -> str:
     return "UTC" if has_zone else ""
 
 
-def _numbers(counts: Mapping[str, int], kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
+def _numbers(counts: TextCounts, kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
     """Return the distinct numbers of a column, ascending, the rows of each, and the texts that are none."""
-    numbers = read_texts(counts, kind, written)
+    numbers = read_texts(counts.texts, kind, written)
     is_number = np.isfinite(numbers)
-    strange = [] if is_number.all() else list(itertools.compress(counts, (~is_number).tolist()))
-    rows = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))[is_number]
-    all_values = numbers[is_number]
-    values, places = np.unique(all_values, return_inverse=True)
-    weights = np.bincount(places, weights=rows, minlength=len(values)).astype(np.int64)
-    return values, weights, strange
+    strange = [] if is_number.all() else list(itertools.compress(counts.texts, (~is_number).tolist()))
+    order = np.argsort(np.where(is_number, numbers, np.nan))[: int(is_number.sum())]  # NaN is the last
+    ascending, rows = numbers[order], np.array(counts.rows, dtype=np.int64)[order]
+    first = np.flatnonzero(np.diff(ascending, prepend=np.nan) != 0)  # of each value
+    return ascending[first], np.add.reduceat(rows, first) if first.size else rows, strange
 
 
 def _names_a_number(name: str) -> bool:
