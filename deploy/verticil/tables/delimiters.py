@@ -1,8 +1,8 @@
 """The delimiter and the header of a text, guessed for who holds the table.
 
 The delimiter is the one of a few usual ones with which most records have one number of fields below a header of distinct names.
-Where that holds nearly as well for several, it is the one of them that clevercsv proposes. The header is the record that differs most in kind
-from what stands below it. tests/bench/dialects.py compares that with clevercsv and with DuckDB's sniffer alone.
+Where that holds nearly as well for several, it is the one of them that clevercsv proposes. The header is the record that differs
+most in kind from what stands below it. tests/bench/dialects.py compares that with clevercsv and with DuckDB's sniffer alone.
 """
 
 from __future__ import annotations
@@ -173,13 +173,15 @@ def _header_of(records: Sequence[Sequence[str]], n_fields: int) -> int:
         is_typed_below = typed[number + 1 :].sum(axis=0) >= _STEADY * n_below
         contrast = int((~typed[number] & typed[number + 1] & is_typed_below).sum())
         if contrast > most and _are_names(fields[number], fields[number + 1 :]):
-            is_below_names = number and places[number - 1] == places[number] - 1 and _are_units(*fields[number - 1 : number + 1])
+            is_below_names = (
+                number and places[number - 1] == places[number] - 1 and _are_units(*fields[number - 1 : number + 1])
+            )
             best, most = places[number - is_below_names], contrast
     return best
 
 
 def _are_units(names: Sequence[str], fields: Sequence[str]) -> bool:
-    """Return whether fields are the units of the names in the line above: names are whole, and units short, absent or repeated."""
+    """Return whether fields are the units of the names in the line above: units are short, absent or repeated."""
     are_names = all(names) and _are_words(names)
     given = [field for field in fields if field.strip("-()[]")]
     is_unlike_names = len(set(given)) < len(fields) or all(map(_IN_BRACKETS.fullmatch, fields))

@@ -33,6 +33,9 @@ _CODE_PAGES: Final = (
     "cp852", "cp437", "iso8859_1", "iso8859_2", "iso8859_5", "iso8859_7", "iso8859_8", "iso8859_9", "iso8859_15",
     "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr",
 )  # fmt: skip
+_SHORT: Final = 3  # letters
+_CYRILLIC_VOWELS: Final = "аеёиоуыэюяіїєђј"
+_GREEK_ACCENTS: Final = "άέήίόύώΐΰ"
 _ALPHABETS: Final = (
     "äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü", "áâãàçéêíóôõú", "àèéìíîòóùú", "áéëïóöü", "åæøéòôê", "åäöéšž",
     "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "ąćęłńóśźż", "áéíóöőúüű", "ăâîșțşţ", "čćđšž", "çğıi̇öşüâîû", "äöõüšž",
@@ -143,8 +146,19 @@ def _word_oddness(word: str) -> float:
     has_sign = any(not letter.isalnum() and letter not in "-.'/°" for letter in inner[:-1])
     has_capital = any(one.islower() and other.isupper() for one, other in itertools.pairwise(inner))
     is_accented = scripts == {"LATIN"} and len(letters) > 1 and not any(map(str.isascii, letters))
+    is_spelled = _can_be_said(inner, scripts)
     is_mixed = len(scripts - {"CJK", "HIRAGANA", "KATAKANA"}) > 1 or "HALFWIDTH" in scripts
-    if is_mixed or is_accented or has_sign or has_capital:
+    if is_mixed or is_accented or has_sign or has_capital or not is_spelled:
         return 1.0
     ends_in_sign = len(inner) > 1 and not inner[-1].isalnum() and not inner[-1].isascii()
     return 0.5 if ends_in_sign or (len(inner) > 2 and inner.isupper()) else 0.0
+
+
+def _can_be_said(word: str, scripts: Collection[str]) -> bool:
+    """Return whether a word can be one of its script: a Cyrillic one has a vowel, a Greek one in small letters an accent."""
+    letters = word.casefold()
+    if len(word) < _SHORT or word.isupper():
+        return True
+    if scripts == {"CYRILLIC"}:
+        return any(letter in _CYRILLIC_VOWELS for letter in letters)
+    return scripts != {"GREEK"} or any(letter in _GREEK_ACCENTS for letter in letters)

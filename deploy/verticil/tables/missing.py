@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 ALWAYS: Final = frozenset(
-    {"", "?", "??", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "<NA>", "NaT", "null", "NULL", "Null", "(null)", "<null>", "[null]"}
-    | {"(NULL)", "<NULL>", "[NULL]", "\\N", "#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!", "."}
+    {"", "?", "??", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "<NA>", "NaT", ".", "\\N", "null", "NULL", "Null"}
+    | {"(null)", "(NULL)", "<null>", "<NULL>", "[null]", "[NULL]"}
+    | {"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!"}
 )
 """What is never a value."""
 _WORDS: Final = frozenset(
@@ -17,7 +18,7 @@ _WORDS: Final = frozenset(
 )
 """What is a missing value in one table and a category in another: North America, no allergy, a negative test."""
 _ALL: Final = ALWAYS | _WORDS
-_CODE: Final = re.compile(r"[A-Z]{2,3}")
+_CODE: Final = re.compile(r"[A-Z]{1,3}")
 _SIGN: Final = re.compile(r"[+\-\u2013\u00b1/ 0]+")
 
 
@@ -93,7 +94,7 @@ def missing_texts(
             reasons.append(
                 f"{share} is taken for a category, since missing values are empty; it is not taken for missing"
             )
-        elif _CODE.fullmatch(word) and others and all(_CODE.fullmatch(other) for other in others):
+        elif _CODE.fullmatch(word) and _are_codes(others):
             reasons.append(f"{share} is taken for a category, a code as the others are; it is not taken for missing")
         elif word.casefold() == "none" and others and not elsewhere:
             reasons.append(f"{share} is taken for a category; it is not taken for missing")
@@ -101,3 +102,9 @@ def missing_texts(
             missing.append(text)
             reasons.append(f"{share} is taken for missing; give it another name if it is a category")
     return MissingTexts(texts=tuple(missing), reasons=tuple(reasons))
+
+
+def _are_codes(texts: Sequence[str]) -> bool:
+    """Return whether texts are codes of up to three capitals, such as countries or elements; F and M alone are none."""
+    are_short = all(_CODE.fullmatch(text) for text in texts)
+    return bool(texts) and are_short and sum(len(text) > 1 for text in texts) >= len(texts) / 2

@@ -239,7 +239,14 @@ def _profile(
     if not is_readable(base.name):
         return leave_out(base, f"its name {unreadable_words([base.name])}")
     if not _has_two_values(values):
-        return leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
+        n_values = len({text.strip() for text in values})
+        is_mark = n_values == 1 and 0 < base.n_missing < base.n_rows
+        hint = (
+            f"; the other {base.missing_share:.0%} of the rows have none: if that says no, write no there"
+            if is_mark
+            else ""
+        )
+        return leave_out(base, f"it has {n_values} distinct value{'s' * (n_values != 1)}, expected at least 2{hint}")
     if written is not None:
         profile = _of_values(base, values, written, source, choice)
         if profile is not None:
@@ -339,7 +346,8 @@ def _limits(counts: Mapping[str, int], written: str) -> str:
 
 def _serial_days(name: str, values: Floats) -> str:
     """Return that numbers of a column that by its name holds dates may be days of a spreadsheet; empty: they are none."""
-    if not _NAMES_A_DATE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)) or not _SERIAL[0] <= values[0] < values[-1] < _SERIAL[1]:
+    has_the_name = _NAMES_A_DATE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)) is not None
+    if not has_the_name or not _SERIAL[0] <= values[0] < values[-1] < _SERIAL[1]:
         return ""
     first = dt.date(1899, 12, 30) + dt.timedelta(days=int(values[0]))
     return (
@@ -362,7 +370,7 @@ def _numbers(counts: TextCounts, kind: Kind, written: str) -> tuple[Floats, Ints
     order = np.argsort(np.where(is_number, numbers, np.nan))[: int(is_number.sum())]  # NaN is the last
     ascending, rows = numbers[order], np.array(counts.rows, dtype=np.int64)[order]
     first = np.flatnonzero(np.diff(ascending, prepend=np.nan) != 0)  # of each value
-    return ascending[first], np.add.reduceat(rows, first) if first.size else rows, strange
+    return ascending[first] + 0.0, np.add.reduceat(rows, first) if first.size else rows, strange
 
 
 def _names_a_number(name: str) -> bool:

@@ -78,7 +78,8 @@ class TextCounts(Mapping[str, int]):
         if not some:
             return self
         is_left = [text not in some for text in self.texts]
-        return TextCounts(*(list(itertools.compress(part, is_left)) for part in (self.texts, self.rows)))
+        texts, rows = list(itertools.compress(self.texts, is_left)), list(itertools.compress(self.rows, is_left))
+        return TextCounts(texts, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,9 @@ def texts_of(
         n_ragged += part.n_ragged
         for name, column in part.columns.items():
             n_before = len(texts[name])
-            places = np.fromiter(map(texts[name].__getitem__, column.distinct), dtype=np.int64, count=len(column.distinct))
+            places = np.fromiter(
+                map(texts[name].__getitem__, column.distinct), dtype=np.int64, count=len(column.distinct)
+            )
             if len(texts[name]) > n_before:
                 n_bytes += sum(map(sys.getsizeof, itertools.compress(column.distinct, (places >= n_before).tolist())))
             rows[name].append(places[column.index])

@@ -49,10 +49,21 @@ DAYS: Final = (
     "DD MON YYYY", "DD-MON-YYYY", "DD. MONTH YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD/MON/YYYY", "DD.MM.YY",
     "DD/MM/YY", "MM/DD/YY", "DD-MM-YY", "DD-MON-YY", "DD MON YY", "YYYY-MM", "MM/YYYY", "MM.YYYY", "MON YYYY", "MON-YYYY",
     "MON-YY", "YYYY MON", "WEEKDAY, DD MON YYYY", "WEEKDAY, DD. MONTH YYYY", "WEEKDAY, MON DD, YYYY", "WEEKDAY MON DD YYYY",
-    "WEEKDAY, DD.MM.YYYY", "WEEKDAY DD.MM.YYYY", "WEEKDAY DD/MM/YYYY", "WEEKDAY MM/DD/YYYY",
+    "YYYY年MM月DD日", "WEEKDAY, DD.MM.YYYY", "WEEKDAY DD.MM.YYYY", "WEEKDAY DD/MM/YYYY", "WEEKDAY MM/DD/YYYY",
 )  # fmt: skip
 """Patterns of days that are tried, the more usual first."""
-_TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh:mmAM", "hh:mm:ssAM", "hh.mm", "hh.mm.ss.f AM")
+_TIMES: Final = (
+    "hh:mm",
+    "hh:mm:ss.f",
+    "hh:mm AM",
+    "hh:mm:ss AM",
+    "hh:mmAM",
+    "hh:mm:ssAM",
+    "hh.mm",
+    "hh.mm.ss.f AM",
+    "hhhmm",
+    "hh:mm Uhr",
+)
 _ZONED: Final = ("hh:mmZ", "hh:mm:ss.fZ")
 _JOINTS: Final = (" ", "T", ", ")
 _RUNS: Final = ("YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "YYYYMMDD hhmmss", "YYYYMMDDThhmm", "YYYYMMDD hhmm")
@@ -209,7 +220,8 @@ def _unit(texts: Sequence[str]) -> tuple[str, bool, float]:
             n_bare += 1
     if not units or n < _ENOUGH * len(texts):
         return "", False, 0.0
-    (unit, is_before), count = units.most_common(1)[0]
+    (unit, is_before), _ = units.most_common(1)[0]
+    count = units[unit, True] + units[unit, False]
     if is_before and unit.isalpha() and not _CURRENCY.fullmatch(unit):
         return "", False, 0.0  # A10 is a code
     fits = len(unit) <= min(_MOST_UNIT, MAX_STYLE - 10) and not any(letter in "|\"'" for letter in unit)
@@ -231,7 +243,8 @@ def _thousands(best: Sequence[str], texts: Sequence[str], delimiter: str) -> tup
     """Return which of the ways that read the same texts is meant, and what is in doubt.
 
     A mark before exactly three digits everywhere separates thousands, if numbers below 1,000 stand without it, or a text has two
-    of them; where each number has exactly one, that cannot be told, and the file's delimiter decides.
+    of them; where each number has exactly one, that cannot be told, and the file's delimiter decides: between semicolons a point
+    separates thousands and a comma is the decimal mark, else it is the other way round.
     """
     first = best[0]
     decimal_ways = {"plain": ".", "1234.5": ".", "decimal-comma": ",", "1234,5": ","}
@@ -248,10 +261,12 @@ def _thousands(best: Sequence[str], texts: Sequence[str], delimiter: str) -> tup
         return first, ""
     if any(core.count(mark) > 1 for core in marked) or (below and len(marked) >= 10):
         return other, ""
-    is_thousands = mark == "," and delimiter != ";"
     words = f"'{mark}' stands before three digits in each number: it is taken for "
-    if is_thousands:
-        return other, f"{words}a separator between thousands, and could be a decimal comma"
+    if (mark == ".") == (delimiter == ";"):
+        return (
+            other,
+            f"{words}a separator between thousands, and could be a decimal {'comma' if mark == ',' else 'point'}",
+        )
     return first, f"{words}the decimal mark, and could separate thousands" if mark == "," else ""
 
 

@@ -45,7 +45,7 @@ def ascending(rows: Rows, key_bytes: int) -> NDArray[np.intp]:
 
 
 def _in_order(rows: Rows, key_bytes: int) -> Iterator[Rows]:
-    """Yield rows in ascending order, in blocks. Rows of a number alone are sorted as numbers, without the order of their places."""
+    """Yield rows in ascending order, in blocks. Rows that are one number each are sorted as numbers, which takes less."""
     if rows.shape[1] == key_bytes == _NUMBER_BYTES:
         numbers = _word(rows, 0, _NUMBER_BYTES)
         numbers.sort()

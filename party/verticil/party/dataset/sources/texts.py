@@ -67,13 +67,6 @@ def byte_lengths(column: pa.Array) -> NDArray[np.int64] | None:
     return np.diff(ends[column.offset : column.offset + len(column) + 1]).astype(np.int64)
 
 
-def may_be_long(column: pa.Array) -> bool:
-    """Return whether the texts of a column are together larger than `VALUE_BYTES`, so that one of them can be."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary
-    return sum(buffer.size for buffer in column.buffers() if buffer is not None) > VALUE_BYTES
-
-
 def first_long(column: pa.Array, lengths: NDArray[np.int64] | None) -> int | None:
     """Return the first row with a text above `VALUE_BYTES`; None: there is none."""
     if lengths is None or not (long := lengths > VALUE_BYTES).any():
@@ -127,10 +120,9 @@ def _ascii_texts(values: pa.Array) -> list[str] | None:
     """Return the texts of a column of strings at a fraction of the cost; None: one of them is not ASCII, or null."""
     if values.null_count or not len(values):
         return None
-    is_small = pa.types.is_string(values.type)
-    list_type, offset_type = (pa.ListArray, pa.int32()) if is_small else (pa.LargeListArray, pa.int64())
-    one_list = list_type.from_arrays(pa.array([0, len(values)], offset_type), values)
-    joined = pc.binary_join(one_list, _BETWEEN).cast(pa.large_binary())[0].as_py()
+    one_list = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.cast(pa.large_string()))
+    between = pa.scalar(_BETWEEN, pa.large_string())
+    joined = pc.binary_join(one_list, between).cast(pa.large_binary())[0].as_py()
     if not joined.isascii():
         return None
     texts = joined.decode("ascii").split(_BETWEEN)
