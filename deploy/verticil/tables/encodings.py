@@ -89,14 +89,13 @@ def _count_bad(sample: bytes) -> tuple[int, int]:
 
 def _code_page(rule: DatasetRule, sample: bytes) -> str:
     """Return the code page of a file, by the words that its letters make; cp1252 or latin-1 where nothing is found."""
-    found = ""
+    scores = dict[str, tuple[float, bool]]()
     try:
         from charset_normalizer.md import mess_ratio
     except ImportError:
         pass
     else:
         letters = b"\n".join(line for line in dict.fromkeys(sample.splitlines()) if not line.isascii())[:_SCORED_BYTES]
-        scores = dict[str, tuple[float, bool]]()
         for name in _CODE_PAGES:
             try:
                 text = letters.decode(name)
@@ -106,8 +105,8 @@ def _code_page(rule: DatasetRule, sample: bytes) -> str:
                 text = letters[: error.start].decode(name)
             oddness, alphabet = _oddness(_words_of(text))
             scores[name] = round(mess_ratio(text) + oddness, 3), alphabet == len(_ALPHABETS) - 1
-        found = min(scores, key=lambda name: (*scores[name], _CODE_PAGES.index(name)), default="")
-    for name in filter(None, (found, "cp1252", "latin-1")):
+    ranked = sorted(scores, key=lambda name: (*scores[name], _CODE_PAGES.index(name)))
+    for name in (*ranked, "cp1252", "latin-1"):  # a page can read the sample and not the file
         if undecodable(replace(rule, encoding=name)) is None:
             return name
     return "latin-1"
