@@ -31,7 +31,8 @@ from verticil.shared.documents.written_values.reading import value_reader
 SAMPLE: Final = 2_000
 """Most texts that a guess looks at."""
 _MOST_UNIT: Final = 12  # letters of a unit
-_ENOUGH: Final = 0.9  # of the texts are read, or the column is not written so
+ENOUGH: Final = 0.9
+"""Of the texts are read, or a column is not written so."""
 _CORE: Final = re.compile(
     r"(?P<before>[^0-9+\-\u2212\u2013<>\u2264\u2265.,]*?)\s*(?P<core>[<>\u2264\u2265=\s]*[+\-\u2212\u2013]?\s*"
     r"[^0-9\s]{0,3}?[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f]*[0-9](?:[eE][+-]?[0-9]+)?[.,]?)\s*(?P<behind>[^0-9]*)"
@@ -154,7 +155,7 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
         n_limits = sum(map(style.is_limit, some))
         if n_limits > most / 2 or all(text.strip().startswith("(") for text in some):
             most = 0  # <=50K and >50K are categories, and so are (1), (2)
-    if own_unit and unit_share < _ENOUGH:
+    if own_unit and unit_share < ENOUGH:
         partly = (
             f"'{own_unit}' stands at {unit_share:.0%} of its distinct numbers: all are taken for numbers of one kind"
         )
@@ -218,7 +219,7 @@ def _unit(texts: Sequence[str]) -> tuple[str, bool, float]:
             units[unit, bool(before)] += 1
         else:
             n_bare += 1
-    if not units or n < _ENOUGH * len(texts):
+    if not units or n < ENOUGH * len(texts):
         return "", False, 0.0
     (unit, is_before), _ = units.most_common(1)[0]
     count = units[unit, True] + units[unit, False]
@@ -227,8 +228,8 @@ def _unit(texts: Sequence[str]) -> tuple[str, bool, float]:
     fits = len(unit) <= min(_MOST_UNIT, MAX_STYLE - 10) and not any(letter in "|\"'" for letter in unit)
     has_letters = any(map(str.isalpha, unit))  # 12a is no number of a
     is_apart = any(text.strip().endswith(f" {unit}") for text in texts)
-    is_alone = count + n_bare >= _ENOUGH * n and (not has_letters or (is_apart and count >= _PARTLY * n))
-    return (unit, is_before, count / n) if fits and (count >= _ENOUGH * n or is_alone) else ("", False, 0.0)
+    is_alone = count + n_bare >= ENOUGH * n and (not has_letters or (is_apart and count >= _PARTLY * n))
+    return (unit, is_before, count / n) if fits and (count >= ENOUGH * n or is_alone) else ("", False, 0.0)
 
 
 def _without_signs(text: str) -> str:
@@ -299,7 +300,7 @@ def guess_dates(texts: Sequence[str]) -> Writing | None:
             ways.pop()
             break
     n_read = len(some) - _count_unread(ways, some)
-    if not ways or n_read < _ENOUGH * len(some):
+    if not ways or n_read < ENOUGH * len(some):
         return None
     doubt = "; ".join(dict.fromkeys(filter(None, doubts)))
     return Writing(written=" | ".join(ways), n_read=n_read, n_texts=len(some), doubt=doubt)
