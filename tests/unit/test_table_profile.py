@@ -173,6 +173,7 @@ def test_zeros_are_a_point_and_bins_hold_every_other_number(tmp_path: Path) -> N
         (["+", "-", "-", "+"], ("+", "-"), "signs"),
         (["mild", "none", "severe", ""], ("mild", "none", "severe"), "empty"),
         (["red", "green", "NA", "blue"], ("blue", "green", "red"), "taken for missing"),
+        (["red", "green", " NA ", "blue"], ("blue", "green", "red"), "taken for missing"),
         (["K", "CL", "NA", "MG"], ("CL", "K", "MG", "NA"), "code"),
         (["F", "M", "NA", "F"], ("F", "M"), "taken for missing"),
         (["A", "B", "#DIV/0!", "(null)"], ("A", "B"), ""),
