@@ -317,9 +317,11 @@ def test_a_number_with_more_decimals_than_a_study_has_is_no_point(tmp_path: Path
     r = np.random.default_rng(1)
     spread, few = r.normal(4, 1, 1000), np.array([1 / 3, 2 / 3, 1.0])[r.integers(0, 3, 1000)]
     spread[:200] = np.log(70)
-    pd.DataFrame({"spread": spread, "few": few}).to_csv(tmp_path / "t.csv", index=False)
+    steps = np.append(np.arange(14) / 2, 4.8054895401002)[r.integers(0, 15, 1000)]  # one has 13 decimals
+    pd.DataFrame({"spread": spread, "few": few, "steps": steps}).to_csv(tmp_path / "t.csv", index=False)
     text = draft({"owner": tmp_path / "t.csv"}, wording=Wording(public=True, title="A", purpose="B"))
-    one, other = read_study_text(text, Path()).schema.variables
+    one, other, scale = read_study_text(text, Path()).schema.variables
+    assert (len(scale.labels), "4.8054895401002" in scale.labels) == (15, True)
     assert one.bins is not None
     assert one.points == ()
     assert other.labels == ("0.3333333333333333", "0.6666666666666666", "1.0")

@@ -323,7 +323,8 @@ def _of_values(
         return leave_out(base, reason)
     if kind in {"integer", "number"} and not writing.unit and _are_codes(values, weights):
         return None
-    if len(values) <= MANY_VALUES and not _can_be_written(values).all():
+    are_few = len(values) <= MANY_VALUES or (len(values) <= _MOST_STEPS and weights.min() >= FEWEST_ROWS)
+    if are_few and not _can_be_written(values).all():
         return None
     return _of_numbers(base, counts, values, weights, choice)
 
