@@ -436,6 +436,33 @@ def test_drafts_findings_and_errors_are_as_readable_as_other_pages(
         seen.check("site-problem")
 
 
+def test_a_save_that_fails_says_why_beside_the_button_and_every_edit_stays(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    with served(design_server([path], ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(f"{server.url}0/")
+        bins, own = page.locator("[name=bins-1]"), page.locator("[name=epsilon-0]")
+        own.fill("1.25")
+        bins.fill("0, 30, young")
+        save = page.get_by_role("button", name="Save study.toml")
+        save.press("Enter")
+        page.wait_for_selector("#unsaved >> text=column 'age': bins: got 'young'")
+        assert (bins.input_value(), own.input_value(), path.read_text()) == ("0, 30, young", "1.25", STUDY)
+        seen.complaints.clear()  # the browser's own word of a refusal
+        seen.check("design-unsaved")
+        path.write_text(f"# somebody else's\n{STUDY}")
+        bins.fill("0, 30, 65, 120")
+        save.press("Enter")
+        page.wait_for_selector("#unsaved >> text=has changed since the page was loaded")
+        assert (bins.input_value(), own.input_value()) == ("0, 30, 65, 120", "1.25")
+        path.write_text(STUDY)
+        save.press("Enter")
+        page.wait_for_selector("text=Saved study.toml")
+    assert tomllib.loads(path.read_text())["variable"][1]["bins"] == [0, 30, 65, 120]
+    assert "epsilon = 1.25" in path.read_text()
+
+
 def drag(page: Page, what: Locator, target: Locator) -> None:
     """Drag with a mouse that moves as a hand does; `Locator.drag_to` moves once, which begins nothing in a page that scrolls."""
     what.scroll_into_view_if_needed()

@@ -43,7 +43,6 @@ from verticil.shared.pages.login import Login
 from verticil.shared.pages.rendering import Problem, Templates
 from verticil.shared.pages.server import REPORT_POLICY, PageServer, form_of
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon, odds
-from verticil.shared.study.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -148,10 +147,6 @@ def _besides(row: CostView | BudgetView) -> tuple[str, ...]:
     return (*same, *of_accounts, *(row.people or ()), *filter(None, (row.peers,)))
 
 
-def _protocol_text(model: str) -> str:
-    return PROTOCOLS.named(model).summary
-
-
 def _finite(limit: float | None) -> float:
     return math.inf if limit is None else limit
 
@@ -168,10 +163,9 @@ TEMPLATES: Final = Templates(
     filters={
         "belief": belief_text,
         "besides": _besides,
-        "each_account": accounts.each_account,
+        "cost_words": accounts.cost_words,
         "finite": _finite,
         "odds": odds_text,
-        "protocol": _protocol_text,
         "unstated": accounts.not_stated,
     },
     tests={"one_for_all": accounts.one_for_all},
