@@ -220,7 +220,7 @@ def test_bins_of_dates_are_edited_as_they_are_typed() -> None:
     assert edited(dates, form_of(dates)) == dates
     new = edited(dates, form_of(dates, bins_0="1930-01-01, 1950-06-30, 2000-01-01"))
     assert "bins = [1930-01-01, 1950-06-30, 2000-01-01]  # as the ministry has them" in new
-    assert list(read_study_text(new, Path()).schema)[0].name == "age"
+    assert next(iter(read_study_text(new, Path()).schema)).name == "age"
 
 
 def test_a_file_that_cannot_be_read_is_named(visitor: Visitor) -> None:

@@ -119,8 +119,7 @@ def show(
     for sentence in (*([view.share_words] if view.share_words else ()), *view.quorum_words):
         say(sentence)
     for event in view.further_events or ():
-        of, to = ", ".join(event.columns), ", ".join(event.recipients)
-        say(f"besides, of {of}, to {to}: {event.words}")
+        say(event.text)
     party_text.print_alignment(view.alignment)
     party_text.print_cost(view.cost)
     if view.comparison is not None:

@@ -234,7 +234,7 @@ class DesignPages:
         return TEMPLATES.answer(request, "plan", plan)
 
     def _save(self, request: Request) -> Response:
-        """Write the file; what keeps it from that stands beside the form, whose edits stay (without htmx: on a page of its own)."""
+        """Write the file; a refusal stands beside the form, whose edits stay (without htmx: on a page of its own)."""
         form, is_beside = form_of(request), "hx-request" in request.headers
         try:
             path, text = self._file(request)

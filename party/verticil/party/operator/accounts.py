@@ -60,6 +60,12 @@ def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...
     return (f"the same for {others}; {text}",) if others else ()
 
 
+def besides(row: CostView | BudgetView | Spent, words: Sequence[str] = ()) -> tuple[str, ...]:
+    """Describe what stands under the figures of a data set: further accounts with the same figures, `words`, people, peers."""
+    same = same_words(row.accounts) if one_for_all(row.accounts) else ()
+    return (*same, *words, *(row.people or ()), *filter(None, (row.peers,)))
+
+
 def not_stated(account: AccountCost | AccountSpent) -> str:
     """Describe an account for which party.toml states no limits: nothing goes on it, or tables of masked studies within
     theirs.
@@ -113,8 +119,8 @@ def cost_lines(row: CostView) -> tuple[str, ...]:
 
 def cost_words(row: CostView) -> tuple[str, ...]:
     """Describe what a study costs the people of a data set, on each account, before and at most after it."""
-    of_accounts = (*_describe_cost(row), *same_words(row.accounts)) if one_for_all(row.accounts) else cost_lines(row)
-    return (*of_accounts, *beside_words(row), *(row.people or ()), *filter(None, (row.peers,)))
+    figures = _describe_cost(row) if one_for_all(row.accounts) else cost_lines(row)
+    return (*figures, *besides(row, beside_words(row)))
 
 
 def _describe_cost(row: CostView) -> Iterator[str]:

@@ -142,9 +142,8 @@ def odds_text(epsilon: float | None) -> str:
 
 def _besides(row: CostView | BudgetView) -> tuple[str, ...]:
     """Describe the accounts of a data set in words, under its figures."""
-    same = accounts.same_words(row.accounts) if accounts.one_for_all(row.accounts) else ()
-    of_accounts = accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)
-    return (*same, *of_accounts, *(row.people or ()), *filter(None, (row.peers,)))
+    words = accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)
+    return accounts.besides(row, words)
 
 
 def _finite(limit: float | None) -> float:
