@@ -237,7 +237,7 @@ class MinerPages:
         return self._shown(request, "log", LogPage(lines=tuple(lines[::-1][:300])))
 
     def _submit_page(self, request: Request) -> Response:
-        return self._shown(request, "submit", SubmitPage())
+        return self._shown(request, "submit", SubmitPage(), live=False)
 
     # ---- what a reader does
 
@@ -262,7 +262,9 @@ class MinerPages:
         except VerticilError as error:
             heading = _refused(error, "Nothing was submitted")
             page = SubmitPage(heading=heading, text=text, problem=f"{error.code}: {error.message}", hint=error.hint)
-            return self._shown(request, "submit", page, status=422)
+            return self._shown(
+                request, "submit", page, status=422, live=False
+            )  # else the next event takes the words away
         return RedirectResponse(f"./study/{digest.hex()}/", 303)
 
     # ---- what they share
