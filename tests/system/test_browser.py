@@ -41,6 +41,7 @@ from verticil.shared.federation.identity.pki import read_certificates
 from verticil.shared.pages.login import ServerFiles, login_of
 from verticil.shared.pages.server import PageServer
 from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
 from verticil.simulation import simulate
 
 pytestmark = pytest.mark.browser
@@ -193,7 +194,7 @@ class Watched:
 
 def test_an_officer_decides_with_the_keyboard_alone(page: Page, tmp_path: Path, release_study: Study) -> None:
     folder = tmp_path / "site"
-    site_of(folder, release_study)
+    digest = site_of(folder, release_study)
     with deciding(folder) as visitor:
         seen = Watched(page, visitor.server.url, tmp_path / "shots")
         page.goto(visitor.server.url)
@@ -208,6 +209,16 @@ def test_an_officer_decides_with_the_keyboard_alone(page: Page, tmp_path: Path, 
         seen.tab_to("Approve")
         page.keyboard.press("Enter")
         page.wait_for_selector("text=Your yes is stored and signed")
+        with opened(folder) as site:
+            offer(site, release_study, State.REVIEW)
+            site.decisions.ask_for_review(digest, b"m" * 32)
+        page.goto(f"{visitor.server.url}study/{digest.hex()}/")
+        seen.tab_to("typed-countersign")
+        page.keyboard.type("hearts")
+        page.keyboard.press("Enter")  # another id: the browser itself keeps the form, and what was typed
+        assert page.locator("#typed-countersign").input_value() == "hearts"
+        assert page.evaluate("document.querySelector('#typed-countersign:invalid') !== null")
+        seen.check("site-countersign")
         seen.tab_to("reason-revoke")
         page.keyboard.type("consent withdrawn")
         seen.tab_to("typed-revoke")
