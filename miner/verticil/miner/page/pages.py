@@ -262,9 +262,8 @@ class MinerPages:
         except VerticilError as error:
             heading = _refused(error, "Nothing was submitted")
             page = SubmitPage(heading=heading, text=text, problem=f"{error.code}: {error.message}", hint=error.hint)
-            return self._shown(
-                request, "submit", page, status=422, live=False
-            )  # else the next event takes the words away
+            # not live: the next event would take these words away
+            return self._shown(request, "submit", page, status=422, live=False)
         return RedirectResponse(f"./study/{digest.hex()}/", 303)
 
     # ---- what they share
