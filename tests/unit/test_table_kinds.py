@@ -164,6 +164,8 @@ def test_codes_of_one_family_are_points_though_each_hides_the_gap_of_another(
 def test_numbers_of_one_family_that_lie_among_the_others_are_no_codes(tmp_path: Path) -> None:
     column, _ = profile_of(tmp_path, [str(70 + age % 30) for age in AGES])
     assert column.far == ()
+    few = ["99"] * 9 + ["98"] * 50 + [str(age % 30) for age in AGES]  # nine people have one of the two
+    assert 99 not in profile_of(tmp_path, few)[0].points
 
 
 def test_a_zero_with_a_sign_is_a_zero(tmp_path: Path) -> None:

@@ -112,10 +112,8 @@ def _families(values: Floats, weights: Ints) -> tuple[int, int]:
         own, rows = (sign * values)[::sign], weights[::sign]
         for n_codes in range(2, min(_FAMILY, len(own) - 4) + 1):
             rest, codes = own[:-n_codes], own[-n_codes:]
-            if (
-                not all(_CODE_OF_FAMILY.fullmatch(np.format_float_positional(code, trim="-")) for code in codes)
-                or rows[-n_codes] < FEWEST_ROWS
-            ):
+            are_codes = all(_CODE_OF_FAMILY.fullmatch(np.format_float_positional(code, trim="-")) for code in codes)
+            if not are_codes or rows[-n_codes:].min() < FEWEST_ROWS:
                 break
             is_negative = sign < 0 and codes[0] > 0 >= rest[-1]
             if is_negative or codes[0] - rest[-1] > _FAR * (rest[-1] - rest[0]):
