@@ -101,7 +101,7 @@ def test_a_file_whose_most_rows_do_not_fit_is_refused(tmp_path: Path) -> None:
         profile_of(tmp_path, rows)
 
 
-@pytest.mark.parametrize("units", [",years,", "(-),(a),(-)", ",a,a"])
+@pytest.mark.parametrize("units", [",years,", "(-),(a),(-)", ",a,a", ",years,text"])
 def test_a_line_of_units_below_the_header_is_said_and_is_not_the_header(tmp_path: Path, units: str) -> None:
     profile = profile_of(tmp_path, [lines()[0], units, *lines()[1:]])
     assert tuple(column.name for column in profile.columns) == NAMES
