@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from support.noisy_tables import redrawn
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import holdout_weight as guard
@@ -15,7 +16,6 @@ from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.noise import noised, noised_runs
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables, spread_over, sum_runs
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.joint.smooth_steps import basis_of
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.synthesis.linked_places import places_in_bins, smooth_shape, values_at
