@@ -7,9 +7,10 @@ with how many of these are within 30 %, those of independent columns only where 
 and whether any release was judged useless wrongly. With ``--evaluate`` each release is held against its table by `verticil
 evaluate`, too, and the flag ``useless`` of both is compared. Set OPENBLAS_NUM_THREADS=1.
 
-On 2026-11-29, with a made-up hospital as the fourth table, at epsilon .5, 1 and 4: all 33 figures are within 30 %, those of records
-.88 to 1.13 times the measured ones. "Nearer by" is a difference of two: of ma2019 at epsilon 1 it says 21 %, and 7 % was measured.
-Cmc at .5 and 1 and ma2019 at .5 are called useless, and are. `evaluate` calls none useless that the sentence calls nearer.
+On 2026-11-29, with a made-up hospital as the fourth table, at epsilon .5, 1 and 4: all 33 figures are within 30 %, those of
+records .88 to 1.13 times the measured ones. "Nearer by" is a difference of two: of ma2019 at epsilon 1 it says 21 %, and 7 % was
+measured. Cmc at .5 and 1 and ma2019 at .5 are called useless, and are. `evaluate` calls none useless that the sentence calls
+nearer.
 """
 
 from __future__ import annotations
