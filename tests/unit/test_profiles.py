@@ -152,6 +152,18 @@ def test_an_end_stays_at_the_bound_where_noise_could_hide_people_behind_it() -> 
     assert np.max(lost) < 0.03
 
 
+def test_cells_without_people_get_no_part_of_the_noise_around_them() -> None:
+    """7,600 weights in a tenth of 1,000 cells under a noise of 115: 20 draws had .23 of the people where nobody is when each cell
+    was smoothed with its neighbours alone and negative ones became 0; .09 in runs that are divided."""
+    values = np.floor(np.random.default_rng(1).gamma(4, 25, 7_600))
+    grid = grid_of((0.0, 1_000.0), step=1.0, codes=False)
+    nobody = []
+    for seed in range(20):
+        found = profile_of(grid, counts_of(grid, values, 115.0, seed), 115.0)
+        nobody.append(found.shares[found.edges[:-1] >= np.quantile(values, 0.999)].sum())
+    assert np.mean(nobody) < 0.15
+
+
 def test_noise_that_hides_a_wide_column_leaves_bins_of_its_grids_scale() -> None:
     cost = owners_study(read_study_text(STUDY, Path(), by_owner=True), method="joint", epsilon=1).schema[1]
     grid = grid_of_variable(cost)
