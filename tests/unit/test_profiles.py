@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import itertools
 import math
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import verticil.api as vt
 from verticil.curator.profiles import measure_profiles
 from verticil.curator.study import owners_study
 from verticil.curator.synthesis import Synthesized, synthesize
@@ -23,8 +25,9 @@ from verticil.shared.privacy.events import DiscreteGaussianCounts, from_json, to
 from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
+from verticil.shared.study.number_words import NumberWords, number_words
 from verticil.shared.study.profiled_columns import grid_study, noisy_profile
-from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_with
+from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_with, with_profiles
 from verticil.shared.study.reading import read_study, read_study_text
 from verticil.shared.study.tables import coarse_pairs, set_sigmas, set_sizes
 from verticil.shared.study.typed_variables import even_bins, value_labels
@@ -276,6 +279,56 @@ def test_a_release_states_its_bins_and_one_whose_bins_were_moved_is_refused(
         canonical.from_bytes(canonical.to_bytes(forged), wire=False)
 
 
+def test_a_release_says_of_each_number_how_it_was_made(released: tuple[pd.DataFrame, Synthesized, Path]) -> None:
+    _, result, folder = released
+    release = vt.load(folder / "out" / "release", ca=folder / "out" / "ca.crt")
+    made = release.table().attrs["numbers"]
+    report = html.unescape((folder / "out" / "release" / "report.html").read_text())
+    assert list(made) == ["age", "cost"]
+    cost = made["cost"]
+    assert (
+        cost["bins"]
+        == f"{result.study.schema[1].n_bins}, measured with noise by 'owner' between the bounds 0 and 1000000"
+    )
+    assert (cost["points"], cost["inside"]) == (("0",), "by the noisy histogram, linked with other numbers")
+    assert f"Bins: {cost['bins']}." in report
+    assert f"Values with a category of their own: 0. Values inside a bin lie {cost['inside']}." in report
+
+
+@pytest.mark.parametrize(
+    ("change", "bins", "inside"),
+    [
+        ({"origin": "table"}, "2, taken from the table by a draft, which no noise covers", "evenly"),
+        ({"origin": "public"}, "2, public knowledge, as the study's author states", "evenly"),
+        ({"means": (30.0, 70.0)}, "2, declared by the study", "evenly around the declared mean of each bin"),
+        ({"representatives": (30.0, 70.0)}, "2, declared by the study", "at the declared value of each bin"),
+        ({"bounds": (0.0, 120.0)}, "2, to be measured with noise between the bounds 0 and 120", "evenly"),
+    ],
+)
+def test_declared_numbers_say_where_their_bins_come_from(change: dict[str, object], bins: str, inside: str) -> None:
+    study = read_study_text(STUDY, Path(), by_owner=True)
+    age = dataclasses.replace(study.schema[0], bins=(0.0, 60.0, 120.0), labels=("[0,60)", "[60,120)"), bounds=None)
+    schema = dataclasses.replace(study.schema, variables=(dataclasses.replace(age, **change),))
+    declared = dataclasses.replace(study, schema=schema)
+    assert number_words(declared)["age"] == NumberWords(bins=bins, points=(), inside=inside)
+    linked = dataclasses.replace(declared, release=dataclasses.replace(declared.release, within_bins="linked"))
+    expected = "by a smooth curve through the bins, linked with other numbers" if inside == "evenly" else inside
+    assert number_words(linked)["age"].inside == expected
+
+
+def test_a_profile_that_noise_hides_and_people_outside_the_bounds_are_said() -> None:
+    study = owners_study(read_study_text(STUDY, Path(), by_owner=True), method="joint", epsilon=1, delta=1e-9)
+    size = grid_of_variable(study.schema[0]).size
+    nobody = with_profiles(study, {"age": [0] * size})
+    words = number_words(nobody)["age"]
+    assert words.bins.endswith("of equal width between the bounds 0 and 120, because the noise hid where people are")
+    assert words.inside.startswith("by a smooth curve")
+    cells = [500] * 120 + [0, 20_000] + [0] * (size - 122)
+    assert number_words(with_profiles(study, {"age": cells}))["age"].bins.endswith(
+        "about 25 % of the people lie outside"
+    )
+
+
 def test_the_same_table_again_costs_nothing_and_has_the_same_bins(
     released: tuple[pd.DataFrame, Synthesized, Path],
 ) -> None:
@@ -307,6 +360,14 @@ def test_the_noise_on_both_histograms_is_that_of_the_event() -> None:
         noise = own.copy()
         noise[np.searchsorted(edges, 300.5, side="right") - 1] -= 4_000
         assert abs((noise**2).mean() / sigma**2 - 1) < 4.9 * math.sqrt(2 / len(noise)) + 3 / len(noise)
+
+
+def test_a_measured_column_whose_order_is_switched_off_is_counted_in_no_runs() -> None:
+    text = STUDY.replace('bins = "private"', 'bins = "private"\nordered = false')
+    study = owners_study(read_study_text(text, Path(), by_owner=True), method="joint", epsilon=1, delta=1e-9)
+    assert all(variable.bounds and not variable.order for variable in study.schema.variables[:2])
+    assert coarse_pairs(study) == ()
+    assert set_sizes(study).profiles == 3
 
 
 def test_what_is_charged_depends_on_no_count() -> None:
