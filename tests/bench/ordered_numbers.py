@@ -329,6 +329,7 @@ def print_measured(names: Sequence[str], epsilons: Sequence[float], seeds: int, 
                 for way, of_way in rows.items():
                     records, seconds = records_of(table, epsilon, seed, measured=way == "measured")
                     of_way.append((*figures_of_numbers(table, records), seconds))
+                    print(f"  seed {seed}, {way}: {' '.join(f'{figure:.4f}' for figure in of_way[-1])}", flush=True)
                     if plots is not None and seed == 1:
                         draw_plots(table, records, plots / f"{name}-{way}-{epsilon:g}.png")
             for way, of_way in rows.items():

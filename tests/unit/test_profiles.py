@@ -340,6 +340,14 @@ def test_the_same_table_again_costs_nothing_and_has_the_same_bins(
     assert first.spending.cost.epsilon == 20.0
 
 
+def test_fifty_people_are_hidden_in_the_noise_of_epsilon_one() -> None:
+    """A noise of 18, 60 draws: by chance some cells have 4 standard deviations in 3 of them, and 3 in 20."""
+    values = np.round(np.random.default_rng(1).uniform(0, 900, 50), 2)
+    grid = grid_of((0.0, 1_000.0), step=0.01, codes=True)
+    seen = [bool(profile_of(grid, counts_of(grid, values, 18.0, seed), 18.0).bins) for seed in range(60)]
+    assert sum(seen) <= 4
+
+
 def test_noise_that_hides_a_column_leaves_bins_of_equal_width() -> None:
     age = owners_study(read_study_text(STUDY, Path(), by_owner=True), method="joint", epsilon=1).schema[0]
     noise = np.rint(np.random.default_rng(1).normal(0, 100, grid_of_variable(age).size)).astype(int)

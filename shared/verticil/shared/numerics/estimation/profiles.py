@@ -10,7 +10,8 @@ Two more cells count what lies below and above the bounds.
 From the noisy counts alone follow
 
 - points: those that are declared, and candidates of more people than 4 standard deviations of the noise and `LEAST_POINT` of all;
-- ends: the outermost cells around which there are more people than 3 standard deviations of the noise. An end stays at the bound
+- ends: the outermost cells around which there are more people than 3 standard deviations of the noise; none where nowhere are
+  more than 4. An end stays at the bound
   where 3 standard deviations of all the cells behind it are more people than half a bin has, because the noise could hide so many
   there; and, where cells have one width, if there are more than 2 in these cells together;
 - shares of the cells: runs of cells are divided in two again and again, as the counts say where these are beyond the noise;
@@ -45,7 +46,9 @@ _BEYOND_OF_REST: Final = 2.0
 """The same of all cells behind an end together, where cells have one width: there an end too far out costs next to nothing."""
 _HIDDEN: Final = 0.5
 """Of a bin's people: where noise could hide more behind an end, the end stays at the bound."""
-_OF_A_POINT: Final = 4.0
+_NEVER_OF_NOISE: Final = 4.0
+"""Standard deviations that noise alone makes in a few of a hundred columns. A point has more, and so has some cell of a column that
+the noise does not hide."""
 _DIVISIONS: Final = (0.375, 0.4375, 0.5, 0.5625, 0.625)
 """Where runs of cells are divided: the mean of several trees has no steps where one of them divides."""
 
@@ -192,7 +195,7 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
     below, above = (max(float(noisy[n_cells + place]), 0.0) / people for place in (0, 1))
     cells, in_cells, points = noisy[:n_cells].copy(), np.zeros(n_cells), list[float]()
     for candidate, count in zip(grid.candidates, noisy[n_cells + 2 :].tolist(), strict=True):
-        if candidate in grid.declared or count > max(_OF_A_POINT * sigma, LEAST_POINT * people):
+        if candidate in grid.declared or count > max(_NEVER_OF_NOISE * sigma, LEAST_POINT * people):
             points.append(candidate)
         else:
             in_cells[_cell(grid.edges, candidate)] += count
@@ -248,11 +251,12 @@ def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int, int] | N
 
     From the cells whose surroundings have people beyond noise, the ends move outward over windows that have some, too.
     """
-    there = np.flatnonzero(_excess(cells, _AROUND[0], sigma) > _BEYOND)
-    if not len(there):
-        there = np.flatnonzero(_excess(cells, _AROUND[-1], sigma) > _BEYOND)
-    if not len(there):
+    narrow, wide = (_excess(cells, around, sigma) for around in _AROUND)
+    if max(narrow.max(), wide.max()) <= _NEVER_OF_NOISE:
         return None
+    there = np.flatnonzero(narrow > _BEYOND)
+    if not len(there):
+        there = np.flatnonzero(wide > _BEYOND)
     first, last = int(there[0]), int(there[-1])
     behind = len(cells) - 1 - _outward(cells[::-1], len(cells) - 1 - first, sigma, are_even=are_even)
     return behind, _outward(cells, last, sigma, are_even=are_even)
