@@ -47,8 +47,8 @@ _BEYOND_OF_REST: Final = 2.0
 _HIDDEN: Final = 0.5
 """Of a bin's people: where noise could hide more behind an end, the end stays at the bound."""
 _NEVER_OF_NOISE: Final = 4.0
-"""Standard deviations that noise alone makes in a few of a hundred columns. A point has more, and so has some cell of a column that
-the noise does not hide."""
+"""Standard deviations that noise alone makes in a few of a hundred columns. A point has more, and so has some cell of a column
+that the noise does not hide."""
 _DIVISIONS: Final = (0.375, 0.4375, 0.5, 0.5625, 0.625)
 """Where runs of cells are divided: the mean of several trees has no steps where one of them divides."""
 
