@@ -321,7 +321,7 @@ def test_a_profile_that_noise_hides_and_people_outside_the_bounds_are_said() -> 
     size = grid_of_variable(study.schema[0]).size
     nobody = with_profiles(study, {"age": [0] * size})
     words = number_words(nobody)["age"]
-    assert words.bins.endswith("of equal width between the bounds 0 and 120, because the noise hid where people are")
+    assert words.bins.endswith("that follow from the bounds 0 and 120 alone, because the noise hid where people are")
     assert words.inside.startswith("by a smooth curve")
     cells = [500] * 120 + [0, 20_000] + [0] * (size - 122)
     assert number_words(with_profiles(study, {"age": cells}))["age"].bins.endswith(

@@ -10,7 +10,7 @@ from verticil.shared.numerics.estimation.profiles import Profile
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import estimated_within
-from verticil.shared.study.profiles import measured_profiles
+from verticil.shared.study.profiles import deviation_of_counts, measured_profiles, share_outside
 from verticil.shared.study.vocabulary import PUBLIC, TABLE
 
 _DECLARED: Final = {
@@ -18,8 +18,6 @@ _DECLARED: Final = {
     PUBLIC: "public knowledge, as the study's author states",
     None: "declared by the study",
 }
-_LEAST: Final = 0.001
-"""Of the people: a smaller noisy share outside the bounds is not worth a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +38,7 @@ class NumberWords:
 def number_words(study: Study) -> dict[str, NumberWords]:
     """Return how each column with bins is made, by name, for the carried out study."""
     profiles, estimated = measured_profiles(study), estimated_within(study)
+    deviation = deviation_of_counts(study) or 0.0
     orders = () if study.knowledge is None else study.knowledge.orders
     in_order = {name for order in orders for name in (order.lower, order.upper)}
     found: dict[str, NumberWords] = {}
@@ -55,14 +54,14 @@ def number_words(study: Study) -> dict[str, NumberWords]:
             else _inside(variable, profile, linked=study.release.within_bins == "linked")
         )
         found[variable.name] = NumberWords(
-            bins=f"{variable.n_bins}, {_bins(variable, profile)}",
+            bins=f"{variable.n_bins}, {_bins(variable, profile, deviation)}",
             points=tuple(value_text(variable.kind, point) for point in variable.points),
             inside=inside,
         )
     return found
 
 
-def _bins(variable: Variable, profile: Profile | None) -> str:
+def _bins(variable: Variable, profile: Profile | None, deviation: float) -> str:
     if variable.bounds is None:
         return _DECLARED.get(variable.origin, _DECLARED[None])
     low, high = (value_text(variable.kind, bound) for bound in variable.bounds)
@@ -70,10 +69,10 @@ def _bins(variable: Variable, profile: Profile | None) -> str:
     if not variable.profile:
         return f"to be measured with noise between {bounds}"
     if profile is None:
-        return f"of equal width between {bounds}, because the noise hid where people are"
-    words = f"measured with noise by '{variable.owner}' between {bounds}"
-    outside = profile.below + profile.above
-    return words + f"; about {100 * outside:.2g} % of the people lie outside" * (outside >= _LEAST)
+        return f"that follow from {bounds} alone, because the noise hid where people are"
+    outside = share_outside(variable, profile, deviation)
+    further = f"; about {100 * outside:.2g} % of the people lie outside" if outside else ""
+    return f"measured with noise by '{variable.owner}' between {bounds}{further}"
 
 
 def _inside(variable: Variable, profile: Profile | None, *, linked: bool) -> str:
