@@ -27,7 +27,7 @@ from verticil.shared.study.profiles import grid_of_variable, profile_of_variable
 from verticil.shared.study.reading import read_study_text
 from verticil.shared.study.tables import set_sigmas
 
-EPSILON, RUNS, RUNS_OF_RELEASES, N, FAR = 0.5, 120, 60, 200, 990_000.0
+EPSILON, RUNS, RUNS_OF_RELEASES, N, FAR = 0.5, 120, 48, 200, 990_000.0
 STUDY = """
 schema = 1
 id = "far"
@@ -134,7 +134,7 @@ def test_a_profile_without_noise_would_give_it_away(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3000)
 def test_whole_releases_tell_no_more_of_a_far_value_than_the_epsilon(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
