@@ -132,7 +132,7 @@ def test_zero_and_a_usual_code_become_points_and_a_declared_one_is_one_whatever_
 
 
 def test_noise_on_people_who_lie_evenly_makes_no_hills() -> None:
-    """20,000 people in 200 cells under a noise of 60: 10 draws were .007 from even, and .18 where runs were divided as counted."""
+    """20,000 people in 200 cells, a noise of 60: 10 draws were .007 from even, and .18 where runs were divided as counted."""
     values = np.floor(np.random.default_rng(1).uniform(0, 1_000, 20_000))
     grid = grid_of((0.0, 1_000.0), step=1.0, codes=False)
     away = []
