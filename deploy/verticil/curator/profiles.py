@@ -1,7 +1,7 @@
 """Bins that an owner measures (`verticil.shared.study.profiled_columns`), and what it should know of them.
 
 A study states the bounds of a number and no bins (``bins = "private"``). What is published says the bins, the noisy counts that
-they follow from, and that they were measured. Where the noise hides a column, it has the equal widths that stood for its bins.
+they follow from, and that they were measured. Where the noise hides a column, its bins follow from its bounds alone.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def _remarks(variable: Variable, profile: Profile, deviation: float) -> Iterator
     """
     if not profile.bins:
         yield (
-            f"'{variable.name}': the noise hides its profile, so it has {variable.n_bins} bins of equal width between its "
-            "bounds: allow a larger epsilon, or declare bins"
+            f"'{variable.name}': the noise hides its profile, so its {variable.n_bins} bins follow from its bounds alone: allow a "
+            "larger epsilon, or declare bins"
         )
     if outside := share_outside(variable, profile, deviation):
         yield (
