@@ -416,6 +416,16 @@ def test_what_is_wrong_with_bounds_is_named(old: str, new: str, words: str) -> N
         read_study_text(STUDY.replace(old, new, 1), Path(), by_owner=True)
 
 
+@pytest.mark.parametrize(
+    ("n", "highest", "words"),
+    [(50, 120, "'age': the noise hides its profile"), (3_000, 40, "% of the people have values outside its bounds")],
+)
+def test_an_owner_reads_what_a_profile_lost(n: int, highest: int, words: str, tmp_path: Path) -> None:
+    study = read_study_text(STUDY.replace("bounds = [0, 120]", f"bounds = [0, {highest}]"), Path(), by_owner=True)
+    made = synthesize(people(n), study, epsilon=1, delta=1e-9, state=tmp_path / "state", seed=1, accept_noise=True)
+    assert any(words in warning for warning in made.warnings)
+
+
 def test_only_an_owner_alone_may_leave_bins_to_be_measured(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     with pytest.raises(Misuse, match=r"goes with noise on tables"):

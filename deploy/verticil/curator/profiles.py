@@ -81,8 +81,8 @@ def _remarks(variable: Variable, profile: Profile, deviation: float) -> Iterator
     """
     if not profile.bins:
         yield (
-            f"'{variable.name}': the noise hides its profile, so its {variable.n_bins} bins follow from its bounds alone: allow a "
-            "larger epsilon, or declare bins"
+            f"'{variable.name}': the noise hides its profile, so its {variable.n_bins} bins follow from its bounds alone: allow "
+            "a larger epsilon, or declare bins"
         )
     if outside := share_outside(variable, profile, deviation):
         yield (
