@@ -46,7 +46,7 @@ _BEYOND_OF_REST: Final = 2.0
 """The same of all cells behind an end together, where cells have one width: there an end too far out costs next to nothing."""
 _HIDDEN: Final = 0.5
 """Of a bin's people: where noise could hide more behind an end, the end stays at the bound."""
-_NEVER_OF_NOISE: Final = 4.0
+_NOT_OF_NOISE: Final = 4.0
 """Standard deviations that noise alone makes in a few of a hundred columns. A point has more, and so has some cell of a column
 that the noise does not hide."""
 _DIVISIONS: Final = (0.375, 0.4375, 0.5, 0.5625, 0.625)
@@ -195,7 +195,7 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
     below, above = (max(float(noisy[n_cells + place]), 0.0) / people for place in (0, 1))
     cells, in_cells, points = noisy[:n_cells].copy(), np.zeros(n_cells), list[float]()
     for candidate, count in zip(grid.candidates, noisy[n_cells + 2 :].tolist(), strict=True):
-        if candidate in grid.declared or count > max(_NEVER_OF_NOISE * sigma, LEAST_POINT * people):
+        if candidate in grid.declared or count > max(_NOT_OF_NOISE * sigma, LEAST_POINT * people):
             points.append(candidate)
         else:
             in_cells[_cell(grid.edges, candidate)] += count
@@ -252,7 +252,7 @@ def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int, int] | N
     From the cells whose surroundings have people beyond noise, the ends move outward over windows that have some, too.
     """
     narrow, wide = (_excess(cells, around, sigma) for around in _AROUND)
-    if max(narrow.max(), wide.max()) <= _NEVER_OF_NOISE:
+    if max(narrow.max(), wide.max()) <= _NOT_OF_NOISE:
         return None
     there = np.flatnonzero(narrow > _BEYOND)
     if not len(there):
