@@ -276,7 +276,7 @@ def test_a_release_states_its_bins_and_one_whose_bins_were_moved_is_refused(
     verify_release(folder / "out" / "release", ca_certificate=ca)
     own = canonical.from_bytes(canonical.to_bytes(result.study), wire=False)
     assert own.schema == result.study.schema
-    assert "bins of 2 columns (age, cost) were measured" in (folder / "out" / "release" / "report.html").read_text()
+    assert "bins of 2 columns (age, cost) are measured" in (folder / "out" / "release" / "report.html").read_text()
     age = own.schema[0]
     assert age.bounds == (0.0, 120.0)
     assert len(age.profile) > 120
