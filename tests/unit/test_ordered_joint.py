@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.noisy_tables import redrawn
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit
 from verticil.shared.numerics.joint import holdout_weight as guard
@@ -16,7 +17,6 @@ from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.noise import noised, noised_runs
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables, spread_over, sum_runs
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.joint.smooth_steps import basis_of
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study.reading import read_study_text

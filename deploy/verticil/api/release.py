@@ -660,7 +660,7 @@ class Release:
         return head, f"verified: signed by {', '.join(self.verified.signers)}, {self.verified.published_at}", cost
 
     def _cost(self) -> str:
-        """Say what the study cost a person, for each reader; rounded upwards."""
+        """Say what the study cost a person, for each reader; rounded upwards. Of one owner's columns there is no reader."""
         from verticil.shared.privacy.figures import epsilon_words
 
         def delta(item: Mapping[str, Any]) -> str:
@@ -669,6 +669,7 @@ class Release:
         costs = [
             f"{epsilon_words(item['epsilon'])}{delta(item)} for {re.split('[:,]', item['reader'])[0]}"
             for item in self.document["privacy"]["accounts"]["list"]
+            if len(self.parties) > 1 or item["account"] != "columns"
         ]
         return f"each person: {'; '.join(costs)}"
 

@@ -106,7 +106,10 @@ def _both(account: AccountStatement) -> str:
 
 
 def _print_verified(result: VerifiedRelease) -> None:
-    signed = f"{result.statements} parties' signed parameters" if result.statements else f"{result.receipts} receipts"
+    has_one_owner = result.statements == 1
+    signed = f"{result.receipts} receipts"
+    if result.statements:
+        signed = "the owner's signed parameters" if has_one_owner else f"{result.statements} parties' signed parameters"
     evidence = "the plan of the round" if result.opened_tables_sha256 else signed
     put("[green]verified[/]: ", end="")
     say(f"{len(result.files)} files and {evidence}, signed by {', '.join(result.signers)}")
@@ -116,6 +119,8 @@ def _print_verified(result: VerifiedRelease) -> None:
     if result.countersigned_by:
         say(f"countersigned before publication by {', '.join(result.countersigned_by)}")
     for account in result.accounts:
+        if has_one_owner and account.reader.name == "columns":  # nobody else reads any
+            continue
         say(f"one person, all of it, for {account.reader.words}: {_both(account)}")
     if result.opened_tables_sha256:
         say(f"opened tables {result.opened_tables_sha256}: what every party got, and compares before it countersigns")

@@ -126,7 +126,9 @@ def open_models(folder: Path) -> ReleaseModels:
     """
     model, study = folder / "model.json", folder / "study.json"
     if not model.is_file():
-        raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
+        inner = folder / "release"
+        where = f": {inner}" if (inner / model.name).is_file() else ""
+        raise Misuse("FILE_MISSING", f"{model}: no such file", hint=f"give the folder of a release{where}")
     document = read_document(folder, model.name)
     network = model_json.read(document)
     return ReleaseModels(

@@ -70,8 +70,8 @@ def origin_words(study: Study) -> tuple[str, ...]:
     """
     measured = tuple(variable.name for variable in study.schema.variables if variable.bounds is not None)
     of_measured = (
-        f"The bins of {_join_names(measured)} are measured with noise, within the epsilon of the tables; `from` of each "
-        "column says where its bounds come from.",
+        f"The bins of {_join_names(measured)} are measured with noise, within the epsilon of the tables; each column's "
+        "key 'from' says where its bounds come from.",
     ) * bool(measured)
     if len(columns_from(study, None)) == len(tuple(_all_columns(study))):
         return of_measured

@@ -501,7 +501,7 @@ def refitted(
     when to stop, a second fit (`stopping`), is not made again then.
 
     Args:
-        tables: see `replicates.redrawn`.
+        tables: see `replicates.with_noise_of`.
         of: the estimate whose uncertainty is asked for.
         seed: of all that is drawn.
         fits: how many mixtures are fitted; fewer than of the estimate scatter a little more.

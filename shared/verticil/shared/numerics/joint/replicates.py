@@ -45,11 +45,11 @@ def _people(tables: NoisyTables, model: JointModel, n: int, generator: np.random
     return found
 
 
-def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
-    """Return the same tables of other people from the same model, randomized and with noise as these are.
+def recounted(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
+    """Return the same tables of other people from the same model, randomized as these are and without noise.
 
     Of more than `MOST` people so many are drawn, and their scatter about what the model expects is made smaller by the square
-    root of the ratio. The noise is normal: it stands for noise on whole numbers here.
+    root of the ratio.
 
     Args:
         tables: what was measured; its people are `NoisyTables.people`.
@@ -80,8 +80,20 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
             )
             counts = means + (counts - means) * (drawn / n) ** 0.5
         exact.append(MeasuredTable(units=table.units, counts=counts))
-    people = dataclasses.replace(tables, tables=tuple(exact), coarse=None)
-    measured = [_noised(table, of.sigma, generator) for table, of in zip(exact, tables.tables, strict=True)]
+    return dataclasses.replace(tables, tables=tuple(exact), coarse=None)
+
+
+def with_noise_of(tables: NoisyTables, people: NoisyTables, generator: np.random.Generator) -> NoisyTables:
+    """Return the tables of other people with noise, and a second resolution, as these tables have.
+
+    The noise is normal: it stands for noise on whole numbers here.
+
+    Args:
+        tables: what was measured.
+        people: see `recounted`.
+        generator: source of all randomness; advanced.
+    """
+    measured = [_noised(table, of.sigma, generator) for table, of in zip(people.tables, tables.tables, strict=True)]
     coarse = tables.coarse
     if coarse is not None:
         sums = in_runs(people, coarse.runs, [table.units for table in coarse.tables])
