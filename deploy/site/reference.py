@@ -10,7 +10,7 @@ import ast
 import inspect
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -55,6 +55,7 @@ _RECORDS: Final[Mapping[str, type]] = {
 }
 """Table -> the record whose fields are its keys; its defaults are shown."""
 _WINGS: Final = ("shared", "party", "miner", "deploy")
+_IMPORT: Final = re.compile(r"^\s*(?:from|import) (verticil\.[\w.]+)", re.MULTILINE)
 
 
 def pages() -> dict[str, str]:
@@ -225,13 +226,14 @@ def metrics_page() -> str:
 
 
 def packages_page() -> str:
-    """Return the list of all packages, from the first words of each."""
+    """Return the list of all packages, from the first words of each, with a picture of the imports of each folder."""
     lines = [
         f"{MARK}# Packages\n",
-        "Each package begins with these words. [Architecture](architecture.md) has the pictures of who imports whom.\n",
+        "An arrow of a picture is an import; an import that is no arrow is a way along arrows. Each package begins with the "
+        "words below its picture. [Architecture](architecture.md) says how the five folders hang together.\n",
     ]
     for wing in (*_WINGS, "deploy/experiments"):
-        lines += [f"## {wing}\n", "| package | what is in it |", "|---|---|"]
+        lines += [f"## {wing}\n", *_picture(wing), "| package | what is in it |", "|---|---|"]
         for path in sorted((ROOT / wing / "verticil").rglob("__init__.py")):
             name = path.parent.relative_to(ROOT / wing / "verticil").as_posix()
             if words := ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))):
@@ -239,6 +241,43 @@ def packages_page() -> str:
                 lines.append(f"| `{name}` | {_cell(first)} |")
         lines.append("")
     return _tidy("\n".join(lines))
+
+
+def _picture(wing: str) -> Iterator[str]:
+    """Iterate over the lines of a Mermaid picture: which package of a folder imports which, without arrows that others imply."""
+    root = ROOT / wing / "verticil"
+    imports: dict[str, set[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        if package := _package(root, path.relative_to(root.parent).with_suffix("").parts):
+            modules = _IMPORT.findall(path.read_text(encoding="utf-8"))
+            imports.setdefault(package, set()).update(_package(root, module.split(".")) for module in modules)
+    arrows = {one: (others & imports.keys()) - {one} for one, others in imports.items()}
+    yield f"<!-- packages: {wing} -->\n```mermaid\nflowchart TD"
+    yield from (f'  {package.replace("/", "_")}["{package}"]' for package in arrows)
+    for one, other in [(one, other) for one, others in arrows.items() for other in sorted(others)]:
+        arrows[one].remove(other)
+        if not _leads_to(arrows, one, other):
+            arrows[one].add(other)
+            yield f"  {one.replace('/', '_')} --> {other.replace('/', '_')}"
+    yield "```\n"
+
+
+def _package(root: Path, names: Sequence[str]) -> str:
+    """Return the package of a module that a picture shows, as `party/policy` or `cli`; empty: the picture has none."""
+    if len(names) < 2 or names[0] != "verticil" or names[1] == "wire":
+        return ""
+    depth = 2 if names[1] in _WINGS else 1
+    shown = names[1 : 1 + depth]
+    return "/".join(shown) if len(shown) == depth and (root / Path(*shown)).is_dir() else ""
+
+
+def _leads_to(arrows: Mapping[str, set[str]], start: str, end: str) -> bool:
+    """Return whether a way along arrows leads from one package to another."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        waiting += (new := arrows[waiting.pop()] - seen)
+        seen |= new
+    return end in seen
 
 
 # ---- Python
