@@ -333,8 +333,7 @@ REMARKS = {
         [
             (
                 "DATA_CATEGORY_UNSEEN",
-                "of 5 rows, values without a declared category, in place of which one is drawn (or missing taken, where it is"
-                " declared and they are empty): column 'sex' 5, column 'age' 1",
+                "5 rows, of which some have no declared category: column 'sex' 5, column 'age' 1; the node draws one for each",
                 '1 are empty (declare `missing` with the spelling "" in the study); 1 differ only in blanks',
             ),
             (

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 Wider = TypeVar("Wider", bound="DataclassInstance")
 
 COUNTS_TELL: Final = (
-    "counts are for this site's people alone: a denial, or a word to others, for a reason that is seen in them tells something"
-    " about the table; verticil party check --no-counts shows none"
+    "these counts are for this site's people alone: if you deny because of a count, or speak of it, you tell others something"
+    " about the table; verticil party check --no-counts shows no counts"
 )
 """What stands before counts of a table, wherever they are shown."""
 
