@@ -1,7 +1,7 @@
-"""Write the generated pages of deploy/docs: commands, keys, errors, metrics, packages and Python.
+"""Write the generated pages of deploy/docs: commands, keys, errors, metrics, limits, packages and Python.
 
 `python deploy/site/reference.py` writes them; a test compares them with what this program would write. Nothing is imported for
-the pages of metrics, packages and Python: these are read from the sources.
+the pages of metrics, limits, packages and Python: these are read from the sources.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +55,18 @@ _RECORDS: Final[Mapping[str, type]] = {
     "miner.workers": Workers,
 }
 """Table -> the record whose fields are its keys; its defaults are shown."""
+_LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "shared/verticil/shared/documents/foreign_files/limits.py": (),
+    "party/verticil/party/dataset/sources/csv_files.py": ("LONGEST_ROW_BYTES",),
+    "party/verticil/party/dataset/sources/opening.py": ("LONGEST_LINE_BYTES",),
+    "deploy/verticil/tables/texts.py": ("MAX_ROWS", "MAX_CELLS"),
+    "shared/verticil/shared/numerics/knowledge/turtle.py": ("MAX_BYTES",),
+    "deploy/verticil/pki/request.py": ("REQUEST_BYTES",),
+    "party/verticil/party/operator/limits.py": ("LIMITS_BYTES",),
+    "party/verticil/party/operator/backup.py": ("LONGEST_LINE_BYTES",),
+    "shared/verticil/shared/federation/airgap/bundle.py": ("STATEMENT_BYTES", "ENTRY_BYTES"),
+}
+"""Module -> the constants that say how much of a file is read, each with its words; none: all that have words."""
 _WINGS: Final = ("shared", "party", "miner", "deploy")
 _IMPORT: Final = re.compile(r"^\s*(?:from|import) (verticil\.[\w.]+)", re.MULTILINE)
 
@@ -65,6 +78,7 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/errors.md": errors_page(),
         "reference/metrics.md": metrics_page(),
+        "reference/limits.md": limits_page(),
         "reference/python-api.md": python_page(),
         "developer/packages.md": packages_page(),
     }
@@ -206,7 +220,7 @@ def _codes(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _text(node: ast.expr, given: Mapping[str, str]) -> str:
+def _text(node: ast.expr, given: Mapping[str, object]) -> str:
     """Return a text of a program, with the values of its variables."""
     return str(eval(compile(ast.Expression(node), "metrics.py", "eval"), {}, dict(given)))  # noqa: S307 - our own sources
 
@@ -220,6 +234,39 @@ def metrics_page() -> str:
     lines += ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {kind} | {labels} | {_cell(words)} |" for name, (kind, words, labels) in metrics().items()]
     return _tidy("\n".join(lines))
+
+
+# ---- limits
+
+
+def limits_page() -> str:
+    """Return the limits of what is read, from the words of their constants."""
+    lines = [
+        f"{MARK}# Limits of what is read\n",
+        "A small file can unpack to many gigabytes. Each reader refuses such a file by name before it fills the memory. A page "
+        "or batch below its limit takes that much memory while it is read; a document of a release below its limits can take "
+        "1.5 GB: check who signed a release before you open a large one.\n",
+        "| limit | of what |",
+        "|---|---|",
+    ]
+    for file, names in _LIMITS.items():
+        given = {"MIB": 1 << 20}
+        for node, words in pairwise(ast.parse((ROOT / file).read_text(encoding="utf-8")).body):
+            match node, words:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ) if name in (names or {name}):
+                    given[name] = int(_text(value, given))
+                    lines.append(f"| {_size(given[name], name)} | {_cell(' '.join(text.split()))} |")
+    return _tidy("\n".join(lines))
+
+
+def _size(value: int, name: str) -> str:
+    """Return a limit as people read it, in MiB or KiB where its constant is one of bytes."""
+    if not name.endswith("BYTES"):
+        return f"{value:,}"
+    return f"{value >> 20:,} MiB" if value >= 1 << 20 else f"{value >> 10} KiB"
 
 
 # ---- packages

@@ -130,7 +130,7 @@ def test_rows_in_many_parts(table):
     assert (records.codes["age"] == (age >= 30)).all()
 
 
-@pytest.mark.parametrize("longest", [csv_files._LONGEST_ROW - 1_000_000, 2 * csv_files._LONGEST_ROW])
+@pytest.mark.parametrize("longest", [csv_files.LONGEST_ROW_BYTES - 1_000_000, 2 * csv_files.LONGEST_ROW_BYTES])
 def test_a_long_row_is_read_where_shorter_ones_have_been(table, longest: int) -> None:
     """Whoever reads blocks that it does not fit into begins anew: each row comes once, and each row left out is counted once."""
     generator = np.random.default_rng(0)
@@ -138,7 +138,7 @@ def test_a_long_row_is_read_where_shorter_ones_have_been(table, longest: int) ->
     lines = [f'{i},Male,"{"x" * n}\n"\n' for i, n in enumerate(lengths)]
     lines[7] = lines[250] = lines[299] = lines[302] = "too,few\n"
     rule = table("id,sex,note\n" + "".join(lines))
-    if longest > csv_files._LONGEST_ROW:
+    if longest > csv_files.LONGEST_ROW_BYTES:
         with pytest.raises(DataFault, match="a row is longer than 4 MiB or cut off"):
             list(read_parts(rule, ["id"]))
         return
