@@ -165,7 +165,7 @@ def releasing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     from support.releases import content_of, random_network, release_study_of_two
     from verticil.shared.numerics.model.schema import Variable
     from verticil.shared.release.formats.table_files import write_csv, write_parquet
-    from verticil.shared.release.records import released_records
+    from verticil.shared.release.records import draw_release_records
 
     content = content_of(release_study_of_two())
     labels = tuple(f"category {k}" for k in range(STATES))
@@ -179,7 +179,7 @@ def releasing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     study = dataclasses.replace(content.study, schema=network.schema, knowledge=None)
 
     def work(n: int) -> None:
-        _, table = released_records(network, study, n, folder=folder)
+        _, table = draw_release_records(network, study, n, folder=folder)
         write_csv(table, folder / "synthetic.csv")
         write_parquet(table, folder / "synthetic.parquet")
 

@@ -16,7 +16,7 @@ from verticil.curator.reading import Table
 from verticil.curator.study import LEAST_RECORDS
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
-from verticil.miner.learning.publication import PublishedModels, draw_records, publish_models
+from verticil.miner.learning.publication import PublishedModels, draw_published_records, publish_models
 from verticil.miner.learning.search.protocol import SearchResult
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import unit_codes
@@ -149,7 +149,7 @@ def records_of(
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide for how the study draws.
     """
-    records = draw_records(result, models or publish_models(result, study), study, result.n_records)
+    records = draw_published_records(result, models or publish_models(result, study), study, result.n_records)
     if isinstance(records.table, PiecewiseTable):  # who asked for it is handed one frame
         import pandas as pd
 
