@@ -1,4 +1,4 @@
-"""Write the generated pages of deploy/docs: commands, keys, errors, metrics, limits, packages and Python.
+"""Write the generated pages of deploy/docs: commands, keys, errors, metrics, limits, values, packages and Python.
 
 `python deploy/site/reference.py` writes them; a test compares them with what this program would write. Nothing is imported for
 the pages of metrics, limits, packages and Python: these are read from the sources.
@@ -7,6 +7,7 @@ the pages of metrics, limits, packages and Python: these are read from the sourc
 from __future__ import annotations
 
 import ast
+import csv
 import inspect
 import re
 import tomllib
@@ -79,6 +80,7 @@ def pages() -> dict[str, str]:
         "reference/errors.md": errors_page(),
         "reference/metrics.md": metrics_page(),
         "reference/limits.md": limits_page(),
+        "reference/written-values.md": written_values_page(),
         "reference/python-api.md": python_page(),
         "developer/packages.md": packages_page(),
     }
@@ -267,6 +269,24 @@ def _size(value: int, name: str) -> str:
     if not name.endswith("BYTES"):
         return f"{value:,}"
     return f"{value >> 20:,} MiB" if value >= 1 << 20 else f"{value >> 10} KiB"
+
+
+# ---- how values are written
+
+
+def written_values_page() -> str:
+    """Return the texts of values by their types, from the table by which tests compare all sources."""
+    with (ROOT / "tests" / "data" / "written_values.csv").open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    lines = [
+        f"{MARK}# How values are written\n",
+        "A value is one text wherever a table is; a study compares these texts with its categories. [The table of a "
+        "node](../operator/tables.md#how-values-are-written) says what else to know.\n",
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+    ]
+    lines += ["| " + " | ".join(f"`{cell}`" if cell else " " for cell in row) + " |" for row in rows]
+    return _tidy("\n".join(lines))
 
 
 # ---- packages
