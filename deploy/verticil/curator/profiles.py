@@ -25,14 +25,14 @@ from verticil.shared.study.tables import profiled, set_sigmas
 
 
 def measure_profiles(
-    study: Study, table: Table, release: ColumnDraw, secret: SiteSecret
+    study: Study, table: Table, column_draw: ColumnDraw, secret: SiteSecret
 ) -> tuple[Study, Table, tuple[str, ...]]:
     """Count the profiles, add noise, and put the table into the bins that follow; the ledger has been charged for it.
 
     Args:
         study: the owner's study.
         table: the people, by `verticil.shared.study.profiled_columns.grid_study`.
-        release: the measurement of them.
+        column_draw: the measurement of them.
         secret: of the owner.
 
     Returns:
@@ -43,7 +43,7 @@ def measure_profiles(
         return study, table, ()
     sigma = set_sigmas(study).profiles
     assert sigma is not None  # of each set that has tables
-    key, deviation = noise_key(release, secret), math.sqrt(discrete_gaussian.variance(sigma))
+    key, deviation = noise_key(column_draw, secret), math.sqrt(discrete_gaussian.variance(sigma))
     counts = {
         study.schema[place].name: noisy_profile(
             study.schema[place], table.codes[place], key, place.to_bytes(4, "big"), sigma
