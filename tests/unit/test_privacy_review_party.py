@@ -282,7 +282,7 @@ def test_other_common_people_get_the_same_values(folder, release_study):
     holding = read_holding(config, release_study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
     release = column_draws_of(config, release_study, holding, site_secret=SECRET)[0]
     everybody, without_one = np.arange(N), np.delete(np.arange(N), 7)
-    facts = {"release": release, "version_tag": b"", "site_secret": SECRET}
+    facts = {"column_draw": release, "version_tag": b"", "site_secret": SECRET}
     all_values = randomize(holding, everybody, release_study, 0, **facts)
     assert np.array_equal(randomize(holding, without_one, release_study, 0, **facts), np.delete(all_values, 7))
 
