@@ -656,7 +656,9 @@ def questions(config: PartyConfig, study: Study) -> Questions:
 def total(review: approval_checks.Review) -> float:
     """Epsilon of one person: of the units that are sent."""
     sent_units = protocol_of(review.study).readable(review.study)
-    return total_epsilon(release.epsilon for index, release in review.releases.items() if index in sent_units)
+    return total_epsilon(
+        column_draw.epsilon for index, column_draw in review.column_draws.items() if index in sent_units
+    )
 
 
 def share(study: Study) -> ShareView | None:
