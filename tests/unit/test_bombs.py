@@ -64,7 +64,7 @@ READS: Final = frozenset(
 LIMITED: Final = {
     "party.dataset.sources.files.rows_in_footer": "node, footer of Parquet",
     "party.dataset.sources.files._Opened": "node, a page of Parquet",
-    "tables.types._categories": "node, a page of Parquet",
+    "tables.source_types._categories": "node, a page of Parquet",
     "party.dataset.sources.files._open": "node, a batch of Arrow",
     "party.dataset.sources.csv_files._csv_reader": "node, a value of CSV",
     "party.dataset.sources.workbook_limits._inflated_size": "node, a workbook that says too little of itself",
