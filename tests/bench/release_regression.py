@@ -30,7 +30,7 @@ from support.release_tables import all_pairs, least_squares, noisy_tables, owner
 from verticil.analysis.design import Design, design_of
 from verticil.analysis.formula import parse
 from verticil.analysis.moments import regress_tables
-from verticil.analysis.tables import Measured
+from verticil.analysis.published_shares import Measured
 from verticil.analysis.tabulation import tabulate
 from verticil.curator.study import owners_study
 from verticil.miner.learning.from_tables import learn_from_tables

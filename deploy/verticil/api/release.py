@@ -578,10 +578,10 @@ class Release:
         import pandas as pd
 
         from verticil.api.frames import type_columns
-        from verticil.shared.release.drawing import drawn
+        from verticil.shared.release.drawing import draw_record_tables
         from verticil.shared.synthesis.identifier import add_identifier
 
-        parts = drawn(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
+        parts = draw_record_tables(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
         study = self.models.study
         records = add_identifier(parts, None if study is None else study.identifier)
         return type_columns(pd.concat(list(records), ignore_index=True), self.models, as_bins=binned)

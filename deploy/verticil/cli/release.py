@@ -206,7 +206,7 @@ def sample(
     drawn and thrown away.
     """
     from verticil.shared.numerics.knowledge.columns import columns
-    from verticil.shared.release.drawing import drawn, open_models
+    from verticil.shared.release.drawing import draw_record_tables, open_models
     from verticil.shared.release.formats.table_files import write_table
 
     if out.suffix not in {".csv", ".parquet"}:
@@ -218,7 +218,7 @@ def sample(
     models = open_models(folder)
     source_name: Source | None = None if source is None else source.value
     with _options_named():
-        tables = drawn(
+        tables = draw_record_tables(
             models,
             n,
             seed=seed,

@@ -23,14 +23,14 @@ from verticil.shared.study.tables import profiled, set_sigmas
 
 
 def measure_profiles(
-    study: Study, table: Table, release: ColumnDraw, secret: SiteSecret
+    study: Study, table: Table, column_draw: ColumnDraw, secret: SiteSecret
 ) -> tuple[Study, Table, tuple[str, ...]]:
     """Count the profiles, add noise, and put the table into the bins that follow; the ledger has been charged for it.
 
     Args:
         study: the owner's study.
         table: the people, by `verticil.shared.study.profiled_columns.grid_study`.
-        release: the measurement of them.
+        column_draw: the measurement of them.
         secret: of the owner.
 
     Returns:
@@ -41,7 +41,7 @@ def measure_profiles(
         return study, table, ()
     sigma = set_sigmas(study).profiles
     assert sigma is not None  # of each set that has tables
-    key, deviation = noise_key(release, secret), deviation_of_counts(study)
+    key, deviation = noise_key(column_draw, secret), deviation_of_counts(study)
     assert deviation is not None
     counts = {
         study.schema[place].name: noisy_profile(

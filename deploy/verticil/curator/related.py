@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
-from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, drawn_codes, read_rows
+from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, fill_undeclared_codes, read_rows
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault, Misuse
@@ -131,5 +131,5 @@ def read_slots(
                 codebook_digest=found.codebooks[name],
             )
 
-        found.codes.update(drawn_codes(table, study.schema, laid, people.tags, key_of))
+        found.codes.update(fill_undeclared_codes(table, study.schema, laid, people.tags, key_of))
     return dataclasses.replace(found, remarks=tuple(remarks))

@@ -254,7 +254,7 @@ def _values(rule: DatasetRule, variable: Variable, texts: Sequence[str]) -> Floa
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def drawn_codes(
+def fill_undeclared_codes(
     table: RelatedTable, schema: Schema, laid: Laid, tags: Tags, key_of: Callable[[str], bytes]
 ) -> Iterator[tuple[str, Codes]]:
     """Yield each column of a table with the codes of its people; where no category is declared one is drawn.

@@ -193,7 +193,7 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def drawn(
+def draw_record_tables(
     models: ReleaseModels,
     n: int,
     *,
@@ -221,10 +221,10 @@ def drawn(
     chosen_models = models.models(models.source(source, given=bool(given)))
     evidence = evidence_of(models.schema, given)
     generator = np.random.Generator(np.random.PCG64(seed))
-    return _drawn(models, chosen_models, n, generator, evidence=evidence, sampling=sampling)
+    return _draw_record_tables(models, chosen_models, n, generator, evidence=evidence, sampling=sampling)
 
 
-def _drawn(
+def _draw_record_tables(
     models: ReleaseModels,
     chosen: Sequence[Network | JointModel],
     n: int,

@@ -14,7 +14,7 @@ from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.joint.coarse import in_runs
 from verticil.shared.numerics.joint.count import counted
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.numerics.joint.weighted_records import categories_of, drawn_from
+from verticil.shared.numerics.joint.weighted_records import categories_of, draw_from_rows
 from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 
 MOST: Final = 100_000
@@ -41,7 +41,7 @@ def _people(tables: NoisyTables, model: JointModel, n: int, generator: np.random
             lost = np.flatnonzero(of_records < 0)
             of_records[lost] = generator.choice(of_records[of_records >= 0], size=len(lost))
         exact = unit.channel.is_identity
-        found.append(of_records if exact else drawn_from(unit.channel.probabilities, of_records, generator))
+        found.append(of_records if exact else draw_from_rows(unit.channel.probabilities, of_records, generator))
     return found
 
 
@@ -114,7 +114,7 @@ def _records(model: JointModel, n: int, generator: np.random.Generator) -> NDArr
         return model.codes[components]
     codes = np.empty((n, len(model.probability)), np.uint16, order="F")
     for variable, table in enumerate(model.probability):
-        codes[:, variable] = drawn_from(table, components, generator)
+        codes[:, variable] = draw_from_rows(table, components, generator)
     return codes
 
 
