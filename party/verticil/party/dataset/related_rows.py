@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,11 +134,14 @@ def read_rows(
     open_columns = [variable.name for variable in variables if variable.other is None]
     place, layout = Path(tempfile.gettempdir()) if folder is None else folder, _Layout(variables, open_columns)
     sorter = Sorter(place, width=layout.width, key_bytes=layout.width, memory_rows=MEMORY_ROWS)
-    n_rows = n_unordered = 0
+    n_rows = n_unordered = n_ragged = 0
+    n_undeclared = Counter[str]()
     for batch in read_batches(rule, variables):
+        n_ragged += batch.n_rows - len(batch.index)
         if not len(batch.index):
             continue
         watch(batch)
+        n_undeclared.update({name: int(is_open.sum()) for name, is_open in batch.undeclared.items()})
         rows = _rows_of_batch(rule, table, variables, batch, people.find(batch.ids)[batch.index])
         n_unordered += 0 if rows.order is None else int(np.isnan(rows.order).sum())
         with disk_faults(place):
@@ -153,7 +157,7 @@ def read_rows(
             rest = together[end:]
             laying.take(layout.rows(together[:end], has_order=table.order is not None))
     laying.take(layout.rows(rest, has_order=table.order is not None))
-    return laying.finish(n_rows, n_unordered)
+    return laying.finish(n_rows, n_unordered=n_unordered, n_undeclared=n_undeclared, n_ragged=n_ragged)
 
 
 def _rows_of_batch(
@@ -320,5 +324,16 @@ def counts_of(table: RelatedTable, laid: Laid) -> Iterator[str]:
         yield (
             f"table '{table.name}': {laid.n_unordered:,} rows have no value in the order column '{table.order}' and come last"
         )
+    if laid.n_tied:
+        words = f"rows have the '{table.order}' of the person's row before; their categories order them"
+        yield f"table '{table.name}': {laid.n_tied:,} {words}"
+    if laid.n_undeclared:
+        columns = ", ".join(f"'{name}' {n:,}" for name, n in laid.n_undeclared.items())
+        yield (
+            f"table '{table.name}': of {laid.n_rows:,} rows, values without a declared category, in place of which one is drawn: "
+            f"{columns}"
+        )
+    if laid.n_ragged:
+        yield f"table '{table.name}': {laid.n_ragged:,} lines have too many or too few fields and are left out"
     if laid.n_without:
         yield f"table '{table.name}': {laid.n_without:,} of {len(next(iter(laid.codes.values()))):,} people have no row"
