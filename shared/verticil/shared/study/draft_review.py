@@ -90,7 +90,9 @@ def origin_words(study: Study) -> tuple[str, ...]:
             for subject, has_it in subjects.items()
             for origin, words in sentences.items()
             if (
-                names := _names(study, (each for each in _all_columns(study) if each.origin == origin and has_it(each)))
+                names := _names_in_file(
+                    study, (each for each in _all_columns(study) if each.origin == origin and has_it(each))
+                )
             )
         ),
         *of_measured,
@@ -103,7 +105,7 @@ def _all_columns(study: Study) -> Iterable[Variable]:
     return (*study.schema.variables, *(item.variable for item in functions))
 
 
-def _names(study: Study, variables: Iterable[Variable]) -> tuple[str, ...]:
+def _names_in_file(study: Study, variables: Iterable[Variable]) -> tuple[str, ...]:
     """Return the names of some columns, each column of a related table once for all slots."""
     in_file = {
         name: f"{table.name}.{column}{'.gap' if name.endswith('.gap') and column == table.order else ''}"
