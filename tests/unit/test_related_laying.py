@@ -70,6 +70,7 @@ def test_values_without_a_category_and_lines_that_are_no_rows_are_counted(tmp_pa
     rows = [("a", "2020-03-02", "Z"), ("a", "2020-03-03", "A"), ("x", "2020-03-02", "Y"), ("b", "soon", "B")]
     found = read(tmp_path, rows, ["a", "b"])
     assert found.n_undeclared == {"ward": 2}
+    assert found.n_tied == 0
     with (tmp_path / "visits.csv").open("a") as file:
         file.write("a,2020-03-02\na,2020-03-02,A,A\n")
     people = people_by_id(["a", "b"], np.arange(2, dtype=np.uint8)[:, None], ["trim"])
