@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 
 import pytest
 
 from support import party_session as session
-from support.pages import Visitor, served
+from support.pages import Visitor, every_page, served
 from support.publishing import ALL, GIVEN, WAITS, Publishing
 from support.site_folder import NOW
 from verticil.party.operator import commands
@@ -43,6 +44,12 @@ async def test_a_release_that_is_countersigned_in_a_page_is_published_as_one_by_
         await publishing.until(digest, State.REVIEW)
         for name in publishing.wires:
             await publishing.until_stage(name, WAITS)
+        shown = await asyncio.to_thread(visitor.page, f"study/{digest.hex()}/")
+        assert "the release is not published, the study ends for everybody" in shown.text
+        assert "Nothing leaves and nothing is charged" not in shown.text
+        first = await asyncio.to_thread(visitor.page)
+        assert "its columns are sent and charged" in first.text
+        assert "after it, of" not in first.text  # what it cost was charged before
         place = f"{visitor.root}study/{digest.hex()}/release"
         status, headers, text = await asyncio.to_thread(visitor.ask, place)
         assert (status, "sandbox" in headers["Content-Security-Policy"]) == (200, True)
@@ -51,8 +58,18 @@ async def test_a_release_that_is_countersigned_in_a_page_is_published_as_one_by_
         assert (status, "typed otherwise" in page.text) == (422, True)
         status, page = await asyncio.to_thread(visitor.decide, digest.hex(), "countersign", typed="trial")
         assert status == 303, page.text
-    await publishing.countersign("south")
-    await publishing.until(digest, State.PUBLISHED)
+        await publishing.countersign("south")
+        await publishing.until(digest, State.PUBLISHED)
+        further = (f"study/{digest.hex()}/preview", f"study/{digest.hex()}/release")
+        texts = await asyncio.to_thread(every_page, visitor, *further)
+        assert {"ledger", "audit", "health", *further} <= set(texts)
+        secret = (config.state_directory / "site.secret").read_bytes()
+        for (
+            path,
+            text,
+        ) in texts.items():  # the canary: no id of the table, and no secret, on any page at the end of the way
+            assert re.search(r"person-\d{4}|north-\d", text) is None, path
+            assert secret.hex() not in text, path
     said = {
         name: dataclasses.replace(read_countersignature(signed.body), signed_at=NOW, party="", approver="")
         for name, signed in publishing.node.session.record(digest).countersignatures.items()

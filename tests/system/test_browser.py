@@ -41,6 +41,7 @@ from verticil.shared.federation.identity.pki import read_certificates
 from verticil.shared.pages.login import ServerFiles, login_of
 from verticil.shared.pages.server import PageServer
 from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
 from verticil.simulation import simulate
 
 pytestmark = pytest.mark.browser
@@ -193,7 +194,7 @@ class Watched:
 
 def test_an_officer_decides_with_the_keyboard_alone(page: Page, tmp_path: Path, release_study: Study) -> None:
     folder = tmp_path / "site"
-    site_of(folder, release_study)
+    digest = site_of(folder, release_study)
     with deciding(folder) as visitor:
         seen = Watched(page, visitor.server.url, tmp_path / "shots")
         page.goto(visitor.server.url)
@@ -208,6 +209,16 @@ def test_an_officer_decides_with_the_keyboard_alone(page: Page, tmp_path: Path, 
         seen.tab_to("Approve")
         page.keyboard.press("Enter")
         page.wait_for_selector("text=Your yes is stored and signed")
+        with opened(folder) as site:
+            offer(site, release_study, State.REVIEW)
+            site.decisions.ask_for_review(digest, b"m" * 32)
+        page.goto(f"{visitor.server.url}study/{digest.hex()}/")
+        seen.tab_to("typed-countersign")
+        page.keyboard.type("hearts")
+        page.keyboard.press("Enter")  # another id: the browser itself keeps the form, and what was typed
+        assert page.locator("#typed-countersign").input_value() == "hearts"
+        assert page.evaluate("document.querySelector('#typed-countersign:invalid') !== null")
+        seen.check("site-countersign")
         seen.tab_to("reason-revoke")
         page.keyboard.type("consent withdrawn")
         seen.tab_to("typed-revoke")
@@ -434,6 +445,33 @@ def test_drafts_findings_and_errors_are_as_readable_as_other_pages(
         assert "STATE_CORRUPT" in page.inner_text("main")
         seen.complaints.clear()
         seen.check("site-problem")
+
+
+def test_a_save_that_fails_says_why_beside_the_button_and_every_edit_stays(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    with served(design_server([path], ("127.0.0.1", 0))) as server:
+        seen = Watched(page, server.url, tmp_path / "shots")
+        page.goto(f"{server.url}0/")
+        bins, own = page.locator("[name=bins-1]"), page.locator("[name=epsilon-0]")
+        own.fill("1.25")
+        bins.fill("0, 30, young")
+        save = page.get_by_role("button", name="Save study.toml")
+        save.press("Enter")
+        page.wait_for_selector("#unsaved >> text=column 'age': bins: got 'young'")
+        assert (bins.input_value(), own.input_value(), path.read_text()) == ("0, 30, young", "1.25", STUDY)
+        seen.complaints.clear()  # the browser's own word of a refusal
+        seen.check("design-unsaved")
+        path.write_text(f"# somebody else's\n{STUDY}")
+        bins.fill("0, 30, 65, 120")
+        save.press("Enter")
+        page.wait_for_selector("#unsaved >> text=has changed since the page was loaded")
+        assert (bins.input_value(), own.input_value()) == ("0, 30, 65, 120", "1.25")
+        path.write_text(STUDY)
+        save.press("Enter")
+        page.wait_for_selector("text=Saved study.toml")
+    assert tomllib.loads(path.read_text())["variable"][1]["bins"] == [0, 30, 65, 120]
+    assert "epsilon = 1.25" in path.read_text()
 
 
 def drag(page: Page, what: Locator, target: Locator) -> None:

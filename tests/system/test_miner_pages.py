@@ -105,6 +105,7 @@ async def test_the_daemon_serves_the_operator_s_page_and_the_analyst_has_one_of_
             token = (await ask(anna, "submit")).fields
             status, page = await asyncio.to_thread(anna.send, "submit", {**token, "study": "schema = 1"})
             assert (status, "Nothing was submitted" in page.text) == (422, True)
+            assert "sse:changed" not in page.html  # the next event must not take the words away
             status, page = await asyncio.to_thread(
                 anna.send, "submit", {**token, "study": STUDY_TOML.replace("\n", "\r\n")}
             )
@@ -114,6 +115,7 @@ async def test_the_daemon_serves_the_operator_s_page_and_the_analyst_has_one_of_
             assert "submitted by anna" in shown.text
             assert "north offline, not heard of since the miner started" in shown.text
             assert "a north 2 2.00 56.6 %" in shown.text
+            assert "To whoever reads columns: the miner, or the peers ε 4.00" in shown.text
             mine = await ask(anna, f"study/{digest.hex()}/")
             status, page = await asyncio.to_thread(
                 anna.send, f"study/{digest.hex()}/end", {**mine.fields, "typed": "tria"}

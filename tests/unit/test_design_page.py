@@ -109,7 +109,9 @@ def test_one_total_is_spread_over_the_columns_of_the_party_with_the_most() -> No
         ({"epsilon": "zero"}, "expected above 0"),
         ({"epsilon_1": "-1"}, "column|smoker: epsilon"),
         ({"total": "0.01"}, "less than 0.01 for each column"),
-        ({"bins_0": "0, inf"}, "finite"),
+        ({"bins_0": "0, inf"}, "'inf', expected numbers"),
+        ({"bins_0": "0, young"}, "column 'age': bins: got 'young'"),
+        ({"bins_0": "0, true"}, "got 'true'"),
     ],
 )
 def test_what_cannot_be_is_named(changes: dict[str, str], words: str) -> None:
@@ -202,9 +204,23 @@ def test_saving_writes_the_file_whole_and_never_over_what_changed_elsewhere(visi
     status, page = visitor.send("0/save", {**fields, **form_of(STUDY, epsilon="1.0")})
     assert (status, "has changed since the page was loaded" in page.text) == (422, True)
     seen = visitor.page("0/").fields
-    status, page = visitor.send("0/save", {**seen, **form_of(saved, bins_0="9, 1")})
+    wrong = {**seen, **form_of(saved, bins_0="9, 1")}
+    status, page = visitor.send("0/save", wrong)
     assert (status, "Nothing was saved" in page.text) == (422, True)
+    status, page = visitor.send("0/save", wrong, HX_Request="true")
+    assert (status, page.text.startswith("Nothing was saved; your edits are still here")) == (422, True)
+    assert "main" not in page.tags  # a part that stands beside the form, which stays
     assert path.read_text() == saved
+
+
+def test_bins_of_dates_are_edited_as_they_are_typed() -> None:
+    dates = STUDY.replace("bins = [0, 18, 65, 120]", "bins = [1930-01-01, 1960-01-01, 2000-01-01]").replace(
+        'name = "age"', 'name = "age"\ntype = "date"'
+    )
+    assert edited(dates, form_of(dates)) == dates
+    new = edited(dates, form_of(dates, bins_0="1930-01-01, 1950-06-30, 2000-01-01"))
+    assert "bins = [1930-01-01, 1950-06-30, 2000-01-01]  # as the ministry has them" in new
+    assert next(iter(read_study_text(new, Path()).schema)).name == "age"
 
 
 def test_a_file_that_cannot_be_read_is_named(visitor: Visitor) -> None:

@@ -12,7 +12,7 @@ from verticil.cli import study_status
 from verticil.miner.storage.worth import published_worth
 from verticil.shared.documents.view_models import jsonable
 from verticil.shared.numerics.joint.worth import Worth
-from verticil.shared.pages.study_status import changes, summary_payload, why
+from verticil.shared.pages.study_status import changes, reasons, summary_payload, why
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -85,6 +85,17 @@ def study(*parties: control_pb2.PartyStatus, state: State = State.UPLOADING) -> 
 )
 def test_feature_22_why_a_study_waits(facts: dict[str, Any], words: str) -> None:
     assert why(party(**facts)) == words
+
+
+def test_nobody_is_waited_for_once_a_study_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = party("city", waiting_for="approval")
+    denied = party("insurer", failure=common_pb2.ErrorDetail(code="STUDY_DENIED"))
+    assert reasons(study(waits, denied, state=State.AWAITING_APPROVAL))["city"] == "waiting for approval"
+    ended = study(waits, denied, state=State.DENIED)
+    assert reasons(ended) == {"city": "", "insurer": "failed: STUDY_DENIED"}
+    assert [item["why"] for item in summary_payload(ended)["parties"]] == ["", "failed: STUDY_DENIED"]
+    study_status.print_summary(ended)
+    assert "waiting" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("standing", ["revoked", "expired", "carried"])

@@ -268,9 +268,9 @@ def _print_condition(view: Status) -> None:
     for row in view.ledger:
         lines = accounts.spent_lines(row)
         if accounts.one_for_all(row.accounts):
-            limit, lines = epsilon_text(row.epsilon_lifetime_limit), accounts.same_words(row.accounts)
+            limit, lines = epsilon_text(row.epsilon_lifetime_limit), ()
             put(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
-        for line in (*lines, *(row.people or ()), *filter(None, (row.peers,))):
+        for line in (*lines, *accounts.besides(row)):
             say(f"data set {row.dataset}: {line}")
     if view.common_sets.used:
         say(f"sets of common people: {view.common_sets.used} of {view.common_sets.most} places are taken")

@@ -119,10 +119,10 @@ def show(
     for sentence in (*([view.share_words] if view.share_words else ()), *view.quorum_words):
         say(sentence)
     for event in view.further_events or ():
-        of, to = ", ".join(event.columns), ", ".join(event.recipients)
-        say(f"besides, of {of}, to {to}: {event.words}")
+        say(event.text)
     party_text.print_alignment(view.alignment)
-    party_text.print_cost(view.cost)
+    is_charged = view.waits_for == "countersignature"
+    party_text.print_cost(() if is_charged else view.cost)
     if view.comparison is not None:
         _print_changes(view.comparison)
     for objection in view.objections:

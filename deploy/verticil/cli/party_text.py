@@ -72,29 +72,8 @@ def print_cost(cost: Sequence[CostView], *, indent: str = "") -> None:
     from verticil.party.operator import accounts
 
     for row in cost:
-        if accounts.one_for_all(row.accounts):
-            _print_one_for_all(row, indent=indent)
-        for line in (
-            *accounts.each_account(row),
-            *accounts.beside_words(row),
-            *(row.people or ()),
-            *filter(None, (row.peers,)),
-        ):
+        for line in accounts.cost_words(row):
             say(f"{indent}data set {row.dataset}: {line}")
-
-
-def _print_one_for_all(row: CostView, *, indent: str) -> None:
-    say(
-        f"{indent}data set {row.dataset}: epsilon {epsilon_text(row.epsilon)} for each person; lifetime sum"
-        f" {epsilon_text(row.lifetime_before)} now, at most {epsilon_text(row.lifetime_after_at_most)} after it,"
-        f" of {epsilon_text(row.lifetime_limit)}"
-    )
-    if row.delta:
-        limit = "∞" if row.delta_limit is None else f"{row.delta_limit:g}"
-        say(
-            f"{indent}data set {row.dataset}: delta {row.delta:g}; lifetime sum {row.delta_before:g} now,"
-            f" {row.delta_after_at_most:g} after it, of {limit}"
-        )
 
 
 def print_questions(questions: Questions) -> None:

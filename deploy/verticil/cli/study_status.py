@@ -20,10 +20,10 @@ from verticil.shared.pages.study_status import (
     changes,
     name_study,
     objections,
+    reasons,
     revocations,
     state_of,
     votes,
-    why,
 )
 from verticil.shared.release.worth import worth_of_study
 
@@ -68,9 +68,9 @@ def _render(study: StudySummary) -> RenderableType:
             parts.append(Text(f"hint: {study.failure.hint}"))
     if absent := [party.party for party in study.parties if party.left_out]:
         parts.append(Text(f"a sub-model: goes on without {', '.join(absent)}", style="yellow"))
-    table = plain_table("party", "online", "approve", "link", "confirm", "send", "now")
+    table, words = plain_table("party", "online", "approve", "link", "confirm", "send", "now"), reasons(study)
     for party in study.parties:
-        table.add_row(*(Text(cell) for cell in (party.party, _online(party), *_stages(party), why(party))))
+        table.add_row(*(Text(cell) for cell in (party.party, _online(party), *_stages(party), words[party.party])))
     parts.append(table)
     parts.extend(Text(line, style="yellow") for line in objections(study))
     parts.extend(Text(line, style="red") for line in revocations(study))

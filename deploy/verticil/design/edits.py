@@ -7,6 +7,8 @@ file keeps its bytes (tomlkit). Columns are named as the study names them; a col
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ class DesignColumn:
     Attributes:
         bins: its edges, as they are typed; empty: it has categories, or its bins are measured.
         bounds: of bins that are measured with noise; empty: they are not.
-        categories: empty: it has bins.
+        categories: or points, of a column without bins.
         epsilon: of its own ``[[randomization]]``; None: the default's, or its scheme has none.
         is_fixed: its scheme has no ε to edit, or it is randomized together with others.
         from_table: its categories were taken from a table and wait for a review.
@@ -101,7 +103,7 @@ def design_of(text: str) -> Design:
                 party=str(variable.get("party", "")),
                 bins="" if is_measured else ", ".join(map(_plain, variable.get("bins", []))),
                 bounds=" and ".join(map(_plain, variable.get("bounds", []))) if is_measured else "",
-                categories=tuple(map(str, variable.get("categories", []))),
+                categories=tuple(map(str, variable.get("categories") or variable.get("points", []))),
                 epsilon=None if rule is None or is_fixed else float(rule["epsilon"]),
                 is_fixed=is_fixed,
                 from_table=variable.get("from") == "table",
@@ -232,17 +234,23 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _edge(text: str, where: str) -> int | float | str:
-    """Read an edge as it is typed: a number, or a date as text."""
+def _edge(text: str, where: str) -> Any:
+    """Read an edge as it is typed: a number, or a date, a moment or a time of day as TOML writes them."""
     for kind in (int, float):
         try:
             value = kind(text)
         except ValueError:
             continue
-        if not math.isfinite(value):
-            raise Misuse("STUDY_INVALID", f"column '{where}': bins: got '{text[:40]}', expected finite numbers")
-        return value
-    return text.strip("'\"")
+        if math.isfinite(value):
+            return value
+    with contextlib.suppress(ParseError, ValueError):
+        if isinstance(moment := tomlkit.value(text), dt.date | dt.time):
+            return moment
+    raise Misuse(
+        "STUDY_INVALID",
+        f"column '{where}': bins: got '{text[:40]}', expected numbers, or dates such as 2024-01-31",
+        hint="write a comma between two edges: 0, 18, 65",
+    )
 
 
 def _plain(edge: object) -> str:

@@ -44,6 +44,7 @@ LINE_BITS: Final = 10_000_000
 EXCHANGE_SECONDS: Final = 0.05
 """Seconds that one message waits for another on it."""
 _MOST_RELATIONS: Final = 12
+_SAVED: Final = "./?saved=yes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,11 +234,12 @@ class DesignPages:
         return TEMPLATES.answer(request, "plan", plan)
 
     def _save(self, request: Request) -> Response:
-        form = form_of(request)
+        """Write the file; a refusal stands beside the form, whose edits stay (without htmx: on a page of its own)."""
+        form, is_beside = form_of(request), "hx-request" in request.headers
         try:
             path, text = self._file(request)
             if form.get("seen", "") != _digest(text):
-                hint = "load the page again, and make the change anew"
+                hint = "open the page in a second tab, and carry your changes over; they stay here"
                 raise Misuse("STUDY_INVALID", f"{path.name} has changed since the page was loaded", hint=hint)
             new = edited(text, form)
             read_study_text(new, path.parent, by_owner=True)
@@ -246,8 +248,10 @@ class DesignPages:
             except OSError as error:
                 raise write_fault(error, path) from None
         except VerticilError as error:
+            if is_beside:
+                return TEMPLATES.answer(request, "unsaved", _problem(error), status=422)
             return self._problem(request, error, heading="Nothing was saved", status=422)
-        return RedirectResponse("./?saved=yes", 303)
+        return Response(headers={"HX-Redirect": _SAVED}) if is_beside else RedirectResponse(_SAVED, 303)
 
     def _file(self, request: Request) -> tuple[Path, str]:
         place = int(request.path_params["place"])
@@ -260,13 +264,7 @@ class DesignPages:
         return TEMPLATES.answer(request, template, model, shown_at=shown_at, **values)
 
     def _problem(self, request: Request, error: VerticilError, *, heading: str = "", status: int = 404) -> Response:
-        problem = Problem(
-            heading=heading or "Nothing to show",
-            said=f"{error.code}: {error.message}",
-            hint=error.hint,
-            back="./" if heading else "",
-        )
-        return self._shown(request, "problem", problem, status=status, live=False)
+        return self._shown(request, "problem", _problem(error, heading), status=status, live=False)
 
 
 def design_server(
@@ -277,6 +275,11 @@ def design_server(
     return PageServer(
         pages.routes, address, fingerprint=pages.fingerprint, decides=True, form_bytes=1 << 20, form_fields=5000
     )
+
+
+def _problem(error: VerticilError, heading: str = "") -> Problem:
+    said = f"{error.code}: {error.message}"
+    return Problem(heading=heading or "Nothing to show", said=said, hint=error.hint, back="./" if heading else "")
 
 
 def _people(form: Mapping[str, str]) -> int | None:

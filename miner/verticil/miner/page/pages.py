@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +26,8 @@ from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.pages.login import Login
 from verticil.shared.pages.rendering import Problem, Templates
 from verticil.shared.pages.server import REPORT_POLICY, PageServer, form_of
-from verticil.shared.pages.study_status import age_text, name_study, revocations, votes, why
+from verticil.shared.pages.study_status import age_text, name_study, reasons, revocations, votes
+from verticil.shared.privacy.statement import AccountStatement, privacy_statement
 from verticil.shared.privacy.study_table import StudyTable, study_table
 from verticil.shared.study.reading import read_study_text
 from verticil.shared.study.states import State, is_final
@@ -98,6 +99,7 @@ class StudyPage:
 
     Attributes:
         table: what each column tells and is worth; None: the reader is not told.
+        accounts: what all of it tells each reader of a person; empty: the reader is not told.
         since: when something last happened; empty: not known.
         may_end: ``close`` or ``cancel``; empty: this reader cannot end it.
     """
@@ -113,6 +115,7 @@ class StudyPage:
     since: str
     purpose: str
     table: StudyTable | None
+    accounts: tuple[AccountStatement, ...]
     files: tuple[ReleaseFile, ...]
     has_report: bool
     events: tuple[StudyEvent, ...]
@@ -194,7 +197,7 @@ class MinerPages:
         except VerticilError as error:
             return self._problem(request, error)
         mine = source.reader == study.submitter if source.reader else True
-        is_open = not is_final(State(study.state))
+        is_open, words = not is_final(State(study.state)), reasons(study)
         page = StudyPage(
             row=_row(study),
             study_id=study.study_id,
@@ -202,11 +205,12 @@ class MinerPages:
             hint=study.failure.hint,
             deadline=study.deadline,
             n_common=study.n_common,
-            parties=tuple(map(_party, study.parties)),
+            parties=tuple(_party(party, words[party.party]) for party in study.parties),
             revoked=tuple(revocations(study)),
             since=events[-1].at if events else "",
             purpose="" if proposal is None else proposal.purpose,
             table=None if proposal is None else study_table(proposal, study.n_common or None),
+            accounts=() if proposal is None else privacy_statement(proposal).accounts,
             files=tuple(files),
             has_report=any(file.path == _REPORT for file in files),
             events=tuple(events),
@@ -233,7 +237,7 @@ class MinerPages:
         return self._shown(request, "log", LogPage(lines=tuple(lines[::-1][:300])))
 
     def _submit_page(self, request: Request) -> Response:
-        return self._shown(request, "submit", SubmitPage())
+        return self._shown(request, "submit", SubmitPage(), live=False)
 
     # ---- what a reader does
 
@@ -258,7 +262,8 @@ class MinerPages:
         except VerticilError as error:
             heading = _refused(error, "Nothing was submitted")
             page = SubmitPage(heading=heading, text=text, problem=f"{error.code}: {error.message}", hint=error.hint)
-            return self._shown(request, "submit", page, status=422)
+            # not live: the next event would take these words away
+            return self._shown(request, "submit", page, status=422, live=False)
         return RedirectResponse(f"./study/{digest.hex()}/", 303)
 
     # ---- what they share
@@ -306,9 +311,7 @@ def _row(study: StudySummary) -> StudyRow:
     at = next((place for place, (_, states) in enumerate(_STAGES) if state in states), None)
     over = len(_STAGES) if state is State.PUBLISHED else at or 0
     how = {State.PUBLISHED: "done", State.FAILED: "failed"}.get(state, "ended" if is_final(state) else "working")
-    waits: Sequence[str] = (
-        [] if is_final(state) else [f"{party.party}: {why(party)}" for party in study.parties if why(party)]
-    )
+    waits = [] if is_final(state) else [f"{party}: {words}" for party, words in reasons(study).items() if words]
     return StudyRow(
         digest=study.study_digest.hex(),
         name=name_study(study),
@@ -321,7 +324,7 @@ def _row(study: StudySummary) -> StudyRow:
     )
 
 
-def _party(party: PartyStatus) -> PartyRow:
+def _party(party: PartyStatus, words: str) -> PartyRow:
     heard = (
         f"last heard of {age_text(party.lease_age_seconds)} ago"
         if party.seen
@@ -334,5 +337,5 @@ def _party(party: PartyStatus) -> PartyRow:
         linked=party.pseudonyms_complete,
         confirmed=party.alignment_confirmed,
         columns=f"{party.units_received} of {party.units_expected}",
-        why=why(party),
+        why=words,
     )

@@ -7,11 +7,12 @@ account has a line. Epsilons are rounded up to two digits, what is left is round
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from verticil.party.limits.same_people import SamePeople
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost
+from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.release import wording
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...
     others = " and for ".join(account.reader for account in accounts[1:])
     text = "; ".join(dict.fromkeys(map(not_stated, accounts[1:])))
     return (f"the same for {others}; {text}",) if others else ()
+
+
+def besides(row: CostView | BudgetView | Spent, words: Sequence[str] = ()) -> tuple[str, ...]:
+    """Describe what stands under the figures of a data set: further accounts with the same figures, `words`, people, peers."""
+    same = same_words(row.accounts) if one_for_all(row.accounts) else ()
+    return (*same, *words, *(row.people or ()), *filter(None, (row.peers,)))
 
 
 def not_stated(account: AccountCost | AccountSpent) -> str:
@@ -110,9 +117,23 @@ def cost_lines(row: CostView) -> tuple[str, ...]:
     )
 
 
-def each_account(row: CostView) -> tuple[str, ...]:
-    """Describe what a study costs the accounts of a data set beyond what the figures of the first one say."""
-    return same_words(row.accounts) if one_for_all(row.accounts) else cost_lines(row)
+def cost_words(row: CostView) -> tuple[str, ...]:
+    """Describe what a study costs the people of a data set, on each account, before and at most after it."""
+    figures = _describe_cost(row) if one_for_all(row.accounts) else cost_lines(row)
+    return (*figures, *besides(row, beside_words(row)))
+
+
+def _describe_cost(row: CostView) -> Iterator[str]:
+    """Describe the figures that all accounts share."""
+    amounts = (row.epsilon, row.lifetime_before, row.lifetime_after_at_most, row.lifetime_limit)
+    epsilon, before, after, most = ("∞" if value is None else hundredths(value) for value in amounts)
+    yield f"epsilon {epsilon} for each person; lifetime sum {before} now, at most {after} after it, of {most}"
+    if row.delta:
+        delta_limit = "∞" if row.delta_limit is None else f"{row.delta_limit:g}"
+        yield (
+            f"delta {row.delta:g}; lifetime sum {row.delta_before:g} now, {row.delta_after_at_most:g} after it,"
+            f" of {delta_limit}"
+        )
 
 
 def beside_words(row: CostView) -> tuple[str, ...]:

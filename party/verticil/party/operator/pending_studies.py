@@ -57,7 +57,11 @@ _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a study that waits asks for, and what it would cost at most; `four_figures` of a masked one, in words."""
+    """What a study that waits asks for, and what it would cost at most; `four_figures` of a masked one, in words.
+
+    Attributes:
+        cost: empty where the release waits: everything was charged before it left.
+    """
 
     title: str
     purpose: str
@@ -217,7 +221,7 @@ def waits_for(site: Site, record: StudyRecord) -> str:
 
 def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
     """Return a study that waits as `inbox` lists it; raises nothing."""
-    config = site.config
+    config, waits = site.config, waits_for(site, record)
     terms: Terms | None = None
     differences: tuple[str, ...] | None = None
     try:
@@ -233,7 +237,7 @@ def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
                 if index in protocol_of(study).readable(study)
             ),
             recipients=_recipients(config, study),
-            cost=cost(config, site, study),
+            cost=cost(config, site, study) if waits == "approval" else (),
             four_figures=figure_words(site, study),
         )
         objections = _objections(config, study, now)
@@ -242,7 +246,7 @@ def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
         objections = (f"{error.code}: {error.message}",)
     return PendingStudy(
         **name_keys(record),
-        waits_for=waits_for(site, record),
+        waits_for=waits,
         seen_at=record.seen_at,
         approvals=record.n_votes,
         approvers_needed=config.policy.approvers_needed,

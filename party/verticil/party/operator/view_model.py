@@ -223,6 +223,11 @@ class EventView:
     epsilon: float | None
     delta: float
 
+    @property
+    def text(self) -> str:
+        """Return the event as a line for people."""
+        return f"besides, of {', '.join(self.columns)}, to {', '.join(self.recipients)}: {self.words}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:

@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse
 from verticil.shared.core.words import shortened
 from verticil.shared.pages.words import epsilon_text, greek, pair_text, sentence, size_text, when_text
 from verticil.shared.release import wording
+from verticil.shared.study.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -30,6 +31,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "greek": greek,
     "left": wording.left,
     "pair": pair_text,
+    "protocol": lambda model: PROTOCOLS.named(model).summary,
     "sentence": sentence,
     "shortened": shortened,
     "size": size_text,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.shared.documents.json_document import Json
 from verticil.shared.release.worth import worth_document, worth_of_study
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
     from verticil.wire.v1.control_pb2 import PartyStatus, StudySummary
@@ -74,6 +74,15 @@ def why(party: PartyStatus) -> str:
     return f"{text}; offline, {last_contact}"
 
 
+def reasons(study: StudySummary) -> dict[str, str]:
+    """Say for each party what the study waits for there; of a study that has ended only what went wrong."""
+    is_over = is_final(State(study.state))
+    return {
+        party.party: "" if is_over and not (party.failure.code or party.left_out) else why(party)
+        for party in study.parties
+    }
+
+
 def _why_not_online(party: PartyStatus) -> str:
     """Say what is missing of a party that is revoked or expired, or whose files are carried: nobody waits for a line to it."""
     part, day = _PARTS.get(party.waiting_for, ""), party.standing_since[:10]
@@ -116,7 +125,7 @@ def votes(party: PartyStatus) -> str:
 
 def summary_payload(study: StudySummary) -> dict[str, Json]:
     """Return a study's status for ``--format json``."""
-    failure = study.failure
+    failure, words = study.failure, reasons(study)
     return {
         "id": study.study_id,
         "submitter": study.submitter or None,
@@ -129,7 +138,7 @@ def summary_payload(study: StudySummary) -> dict[str, Json]:
         "common_records": study.n_common or None,
         "failure": {"code": failure.code, "message": failure.message, "hint": failure.hint} if failure.code else None,
         "parties_left_out": [party.party for party in study.parties if party.left_out],
-        "parties": [_party_payload(party) for party in study.parties],
+        "parties": [_party_payload(party) | {"why": words[party.party]} for party in study.parties],
         **({} if (worth := worth_of_study(study)) is None else {"worth": worth_document(worth)}),
     }
 
@@ -158,7 +167,6 @@ def _party_payload(party: PartyStatus) -> dict[str, Json]:
         "approval_void": party.approval_void or None,
         "left_out": party.left_out or None,
         "failure": {"code": party.failure.code, "hint": party.failure.hint} if party.failure.code else None,
-        "why": why(party),
         "revoked_at": party.revoked_at or None,
         "revocation_reason": party.revocation_reason or None,
     }
@@ -187,7 +195,7 @@ def changes(study: StudySummary, last_lines: dict[str, str]) -> Iterator[str]:
         study: as it is now.
         last_lines: what was said of the study and of each party last; brought up to date.
     """
-    for name, text in ((study.study_id, state_of(study)), *((party.party, why(party)) for party in study.parties)):
+    for name, text in ((study.study_id, state_of(study)), *reasons(study).items()):
         if last_lines.get(name, "") != text:
             last_lines[name] = text
             yield f"{name}: {text or 'nothing is waited for'}"

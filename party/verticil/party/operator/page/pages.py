@@ -43,7 +43,6 @@ from verticil.shared.pages.login import Login
 from verticil.shared.pages.rendering import Problem, Templates
 from verticil.shared.pages.server import REPORT_POLICY, PageServer, form_of
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon, odds
-from verticil.shared.study.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -143,13 +142,8 @@ def odds_text(epsilon: float | None) -> str:
 
 def _besides(row: CostView | BudgetView) -> tuple[str, ...]:
     """Describe the accounts of a data set in words, under its figures."""
-    same = accounts.same_words(row.accounts) if accounts.one_for_all(row.accounts) else ()
-    of_accounts = accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)
-    return (*same, *of_accounts, *(row.people or ()), *filter(None, (row.peers,)))
-
-
-def _protocol_text(model: str) -> str:
-    return PROTOCOLS.named(model).summary
+    words = accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)
+    return accounts.besides(row, words)
 
 
 def _finite(limit: float | None) -> float:
@@ -168,10 +162,9 @@ TEMPLATES: Final = Templates(
     filters={
         "belief": belief_text,
         "besides": _besides,
-        "each_account": accounts.each_account,
+        "cost_words": accounts.cost_words,
         "finite": _finite,
         "odds": odds_text,
-        "protocol": _protocol_text,
         "unstated": accounts.not_stated,
     },
     tests={"one_for_all": accounts.one_for_all},

@@ -19,6 +19,18 @@ document.addEventListener("input", (event) => {
   const shown = event.target.parentElement.querySelector(`output[for="${event.target.id}"]`);
   if (shown) shown.value = event.target.value;
 });
+// Why a form was not taken stands beside it, and what was typed stays.
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (!detail.target.matches("[role=alert]")) return;
+  detail.shouldSwap = true;
+  detail.isError = false;
+  detail.target.hidden = false;
+});
+document.addEventListener("htmx:sendError", ({ detail }) => {
+  if (!detail.target.matches("[role=alert]")) return;
+  detail.target.textContent = "The server of this page does not answer. What you typed is still here.";
+  detail.target.hidden = false;
+});
 // Forms are about what their reader saw: once it has changed they go, and the page says so.
 document.addEventListener("htmx:afterSettle", () => {
   const live = document.getElementById("live"), forms = document.getElementById("forms");
