@@ -132,6 +132,20 @@ def test_no_table_is_wider_than_a_screen() -> None:
     assert {name: found for name, found in widths.items() if found and max(found) > WIDEST} == {}
 
 
+def test_no_empty_line_tears_a_table() -> None:
+    assert {
+        path.name: rows for path in DOCS.rglob("*.md") if (rows := torn_rows(path.read_text(encoding="utf-8")))
+    } == {}
+    table = "text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    assert torn_rows(table) == []
+    assert torn_rows(f"{table}\n| 3 | 4 |\n| 5 | 6 |\n") == ["| 3 | 4 |"]
+
+
+def torn_rows(page: str) -> list[str]:
+    """Return the rows of a page that stand behind an empty line and are no head of a table."""
+    return re.findall(r"\n\n(\|.*)\n(?!\|(?:\s*:?-+:?\s*\|)+\n)", page)
+
+
 def test_every_measured_figure_of_a_page_names_its_bench() -> None:
     without_bench = runpy.run_path(str(ROOT / "deploy" / "site" / "figures.py"))["figures_without_bench"]
     pages = [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md"]

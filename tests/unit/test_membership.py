@@ -229,6 +229,27 @@ def test_adding_a_site_touches_no_other(home: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.parametrize(
+    ("role", "first"),
+    [("party", "verticil doctor"), ("analyst", "verticil study submit"), ("consumer", "verticil release fetch")],
+)
+def test_a_new_member_reads_where_the_authority_is_and_what_to_type_first(
+    role: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["pki", "init", "--federation", "fed", "--endpoint", "miner.org:1", "--out", "ca"]) == 0
+    shutil.copy("ca/federation.toml", "federation.toml")
+    assert main(["pki", "request", "ann", "--role", role]) == 0
+    assert main(["pki", "sign", "pki/ann.req", "--ca", "ca", "--role", role, "--yes", "--out", "ann.signed"]) == 0
+    capsys.readouterr()
+    fingerprint = load_federation(Path("federation.toml")).ca_sha256
+    assert main(["pki", "install", "ann.signed", "--fingerprint", fingerprint]) == 0
+    shown = capsys.readouterr().out
+    assert "authority: ca.crt" in shown
+    assert f"next: {first}" in shown
+    assert role == "party" or shown.rstrip().endswith("--certificate pki/ann.crt")
+
+
 # --- renewal and installation ---
 
 

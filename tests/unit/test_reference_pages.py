@@ -72,6 +72,17 @@ epsilon = 1.0
 scheme = "symmetric"
 epsilon = 1.0
 """
+VISITS: Final = """
+[[table]]
+name = "visits"
+party = "clinic"
+max_rows = 2
+[[variable]]
+party = "clinic"
+table = "visits"
+name = "ward"
+categories = ["a", "b"]
+"""
 STUDIES: Final = [
     ("central", 'method = "genetic"\ngenetic = {}', MATRICES + "[publish]\n[draft]\nreviewed = true"),
     ("central", 'method = "order"\norder = {}', MATRICES + "[tables]\nepsilon = 1.0\ndelta = 1e-9"),
@@ -81,6 +92,7 @@ STUDIES: Final = [
     ("central", 'method = "privbayes"', MATRICES + "[privbayes]"),
     ("peer", 'method = "tree"', MATRICES + "[share]"),
     ("masked", 'method = "tree"', MATRICES + "[masked]"),
+    ("central", 'method = "tree"', MATRICES + VISITS),
     *[("central", 'method = "tree"', MATRICES + f'[[knowledge.rule]]\nkind = "{kind}"') for kind in KINDS],
 ]
 MINER: Final = """schema = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -17,6 +17,12 @@ HostOption = Annotated[
     typer.Option(help="DNS name or IP address of a miner, or of a party that serves its peers; may be repeated."),
 ]
 FolderOption = Annotated[Path, typer.Option("--dir", help="Folder of the keys and certificate of this node alone.")]
+NEXT_OF_A_NODE: Final = "verticil doctor party.toml (or miner.toml)"
+NEXT: Final = {
+    Role.ANALYST: "verticil study submit study.toml --certificate {}",
+    Role.CONSUMER: "verticil release fetch STUDY --out release --certificate {}",
+}
+"""The command that a new member without a node types first, with its certificate."""
 
 
 def request(
@@ -80,7 +86,8 @@ def install(
     if emit(payload, form=form):
         return
     put(f"[bold]{result.identity}[/], valid until {result.not_after:%Y-%m-%d}: {result.certificate}")
-    say("next: verticil doctor party.toml (or miner.toml)")
+    put(f"authority: {result.authority}")
+    say(f"next: {NEXT.get(result.identity.role, NEXT_OF_A_NODE).format(result.certificate)}")
 
 
 def renew(

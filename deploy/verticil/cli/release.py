@@ -70,6 +70,7 @@ def fetch(
 ) -> None:
     """Fetch the release of a study; parties, analysts and consumers may."""
     from verticil.analyst.federation import find_study, open_connection
+    from verticil.shared.documents.config import load_federation
     from verticil.shared.pages.study_status import revocations
     from verticil.shared.release.download import fetch_release
     from verticil.wire.v1.control_pb2 import GetStudyRequest
@@ -90,7 +91,7 @@ def fetch(
     if not emit({"release": str(out), "files": files, "revocations": revocation_lines}, form=form):
         for line in revocation_lines:
             say(line, style="red")
-        put(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
+        put(f"release in {out}\nnext: verticil release verify {out} --ca {load_federation(federation).ca_certificate}")
 
 
 def _both(account: AccountStatement) -> str:
