@@ -70,7 +70,7 @@ def origin_words(study: Study) -> tuple[str, ...]:
     """
     measured = tuple(variable.name for variable in study.schema.variables if variable.bounds is not None)
     of_measured = (
-        f"The bins of {_join_names(measured)} were measured with noise, within the epsilon of the tables; `from` of each "
+        f"The bins of {_join_names(measured)} are measured with noise, within the epsilon of the tables; `from` of each "
         "column says where its bounds come from.",
     ) * bool(measured)
     if len(columns_from(study, None)) == len(tuple(_all_columns(study))):
