@@ -236,6 +236,8 @@ class Disk:
 
     def see(self, step: durable.DurableStep) -> None:
         path, before = step.path, step.moment == "before"
+        if not path.is_relative_to(self.root):
+            return  # temporary files of the system, as tables of a release that are compared: no life looks for them
         if step.kind == "sync-file":
             self.touched.add(path)
             if not before:

@@ -113,7 +113,7 @@ def read_slots(
         rule, guesses = rule_for(rows_study(study, table), table.party, path, id_column)
         key = derived_key(secret.value, _PURPOSE, f"{dataset} {table.name}".encode())
         laid = read_rows(rule, table, study.schema, people, key=key)
-        remarks += (*guesses, *counts_of(table, laid))
+        remarks += (*guesses, *(remark.message for remark in counts_of(table, laid)))
         for number in range(1, table.max_rows + 1):
             for name, column in zip(table.slot(number), table.columns, strict=True):
                 own = rule.column(column)
