@@ -1,17 +1,19 @@
-"""Write the generated pages of deploy/docs: commands, keys, errors, metrics, packages and Python.
+"""Write the generated pages of deploy/docs: commands, keys, errors, metrics, limits, values, packages and Python.
 
 `python deploy/site/reference.py` writes them; a test compares them with what this program would write. Nothing is imported for
-the pages of metrics, packages and Python: these are read from the sources.
+the pages of metrics, limits, packages and Python: these are read from the sources.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import inspect
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,7 +58,20 @@ _RECORDS: Final[Mapping[str, type]] = {
     "miner.workers": Workers,
 }
 """Table -> the record whose fields are its keys; its defaults are shown."""
+_LIMITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "shared/verticil/shared/documents/foreign_files/limits.py": (),
+    "party/verticil/party/dataset/sources/csv_files.py": ("LONGEST_ROW_BYTES",),
+    "party/verticil/party/dataset/sources/opening.py": ("LONGEST_LINE_BYTES",),
+    "deploy/verticil/tables/texts.py": ("MAX_ROWS", "MAX_CELLS"),
+    "shared/verticil/shared/numerics/knowledge/turtle.py": ("MAX_BYTES",),
+    "deploy/verticil/pki/request.py": ("REQUEST_BYTES",),
+    "party/verticil/party/operator/limits.py": ("LIMITS_BYTES",),
+    "party/verticil/party/operator/backup.py": ("LONGEST_LINE_BYTES",),
+    "shared/verticil/shared/federation/airgap/bundle.py": ("STATEMENT_BYTES", "ENTRY_BYTES"),
+}
+"""Module -> the constants that say how much of a file is read, each with its words; none: all that have words."""
 _WINGS: Final = ("shared", "party", "miner", "deploy")
+_IMPORT: Final = re.compile(r"^\s*(?:from|import) (verticil\.[\w.]+)", re.MULTILINE)
 
 
 def pages() -> dict[str, str]:
@@ -66,6 +81,8 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/errors.md": errors_page(),
         "reference/metrics.md": metrics_page(),
+        "reference/limits.md": limits_page(),
+        "reference/written-values.md": written_values_page(),
         "reference/python-api.md": python_page(),
         "developer/packages.md": packages_page(),
     }
@@ -207,7 +224,7 @@ def _codes(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _text(node: ast.expr, given: Mapping[str, str]) -> str:
+def _text(node: ast.expr, given: Mapping[str, object]) -> str:
     """Return a text of a program, with the values of its variables."""
     return str(eval(compile(ast.Expression(node), "metrics.py", "eval"), {}, dict(given)))  # noqa: S307 - our own sources
 
@@ -223,17 +240,69 @@ def metrics_page() -> str:
     return _tidy("\n".join(lines))
 
 
+# ---- limits
+
+
+def limits_page() -> str:
+    """Return the limits of what is read, from the words of their constants."""
+    lines = [
+        f"{MARK}# Limits of what is read\n",
+        "A small file can unpack to many gigabytes. Each reader refuses such a file by name before it fills the memory. A page "
+        "or batch below its limit takes that much memory while it is read; a document of a release below its limits can take "
+        "1.5 GB: check who signed a release before you open a large one.\n",
+        "| limit | of what |",
+        "|---|---|",
+    ]
+    for file, names in _LIMITS.items():
+        given = {"MIB": 1 << 20}
+        for node, words in pairwise(ast.parse((ROOT / file).read_text(encoding="utf-8")).body):
+            match node, words:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ) if name in (names or {name}):
+                    given[name] = int(_text(value, given))
+                    lines.append(f"| {_size(given[name], name)} | {_cell(' '.join(text.split()))} |")
+    return _tidy("\n".join(lines))
+
+
+def _size(value: int, name: str) -> str:
+    """Return a limit as people read it, in MiB or KiB where its constant is one of bytes."""
+    if not name.endswith("BYTES"):
+        return f"{value:,}"
+    return f"{value >> 20:,} MiB" if value >= 1 << 20 else f"{value >> 10} KiB"
+
+
+# ---- how values are written
+
+
+def written_values_page() -> str:
+    """Return the texts of values by their types, from the table by which tests compare all sources."""
+    with (ROOT / "tests" / "data" / "written_values.csv").open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    lines = [
+        f"{MARK}# How values are written\n",
+        "A value is one text wherever a table is; a study compares these texts with its categories. [The table of a "
+        "node](../operator/tables.md#how-values-are-written) says what else to know.\n",
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+    ]
+    lines += ["| " + " | ".join(f"`{cell}`" if cell else " " for cell in row) + " |" for row in rows]
+    return _tidy("\n".join(lines))
+
+
 # ---- packages
 
 
 def packages_page() -> str:
-    """Return the list of all packages, from the first words of each."""
+    """Return the list of all packages, from the first words of each, with a picture of the imports of each folder."""
     lines = [
         f"{MARK}# Packages\n",
-        "Each package begins with these words. [Architecture](architecture.md) has the pictures of who imports whom.\n",
+        "An arrow of a picture is an import; an import that is no arrow is a way along arrows. Each package begins with the "
+        "words below its picture. [Architecture](architecture.md) says how the five folders hang together.\n",
     ]
     for wing in (*_WINGS, "deploy/experiments"):
-        lines += [f"## {wing}\n", "| package | what is in it |", "|---|---|"]
+        lines += [f"## {wing}\n", *_picture(wing), "| package | what is in it |", "|---|---|"]
         for path in sorted((ROOT / wing / "verticil").rglob("__init__.py")):
             name = path.parent.relative_to(ROOT / wing / "verticil").as_posix()
             if words := ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))):
@@ -241,6 +310,43 @@ def packages_page() -> str:
                 lines.append(f"| `{name}` | {_cell(first)} |")
         lines.append("")
     return _tidy("\n".join(lines))
+
+
+def _picture(wing: str) -> Iterator[str]:
+    """Iterate over the lines of a Mermaid picture: which package of a folder imports which, without arrows that others imply."""
+    root = ROOT / wing / "verticil"
+    imports: dict[str, set[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        if package := _package(root, path.relative_to(root.parent).with_suffix("").parts):
+            modules = _IMPORT.findall(path.read_text(encoding="utf-8"))
+            imports.setdefault(package, set()).update(_package(root, module.split(".")) for module in modules)
+    arrows = {one: (others & imports.keys()) - {one} for one, others in imports.items()}
+    yield f"<!-- packages: {wing} -->\n```mermaid\nflowchart TD"
+    yield from (f'  {package.replace("/", "_")}["{package}"]' for package in arrows)
+    for one, other in [(one, other) for one, others in arrows.items() for other in sorted(others)]:
+        arrows[one].remove(other)
+        if not _leads_to(arrows, one, other):
+            arrows[one].add(other)
+            yield f"  {one.replace('/', '_')} --> {other.replace('/', '_')}"
+    yield "```\n"
+
+
+def _package(root: Path, names: Sequence[str]) -> str:
+    """Return the package of a module that a picture shows, as `party/policy` or `cli`; empty: the picture has none."""
+    if len(names) < 2 or names[0] != "verticil" or names[1] == "wire":
+        return ""
+    depth = 2 if names[1] in _WINGS else 1
+    shown = names[1 : 1 + depth]
+    return "/".join(shown) if len(shown) == depth and (root / Path(*shown)).is_dir() else ""
+
+
+def _leads_to(arrows: Mapping[str, set[str]], start: str, end: str) -> bool:
+    """Return whether a way along arrows leads from one package to another."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        waiting += (new := arrows[waiting.pop()] - seen)
+        seen |= new
+    return end in seen
 
 
 # ---- Python

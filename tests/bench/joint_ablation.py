@@ -96,8 +96,8 @@ def _usual_size(self: Any) -> tuple[Any, ...]:
 
 
 def _only(source: int) -> Callable[..., Any]:
-    """`weighted_records.draw` with one of two sources in the place of both."""
-    original = atoms.draw
+    """`weighted_records.draw_atoms` with one of two sources in the place of both."""
+    original = atoms.draw_atoms
 
     def draw(sources: Sequence[Any], *args: Any, **named: Any) -> Any:
         return original([sources[source]] * 2 if len(sources) == 2 else sources, *args, **named)

@@ -132,19 +132,20 @@ def cmc() -> Data:
     return binned("cmc", datasets.cmc().train)
 
 
-def _texts(path: Path) -> datasets.Texts:
+def read_texts(path: Path) -> datasets.Texts:
+    """The columns of a packed CSV file, as they are written."""
     header, *rows = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode("utf-8")))
     return {name: np.array(column, dtype=object) for name, column in zip(header, zip(*rows, strict=True), strict=True)}
 
 
 def ma2019() -> Data:
     """7,634 people of five districts of Massachusetts, 24 columns."""
-    return binned("ma2019", _texts(TESTS / "data" / "ma2019.csv.gz"))
+    return binned("ma2019", read_texts(TESTS / "data" / "ma2019.csv.gz"))
 
 
 def diabetes() -> Data:
     """50,000 answers to a health survey, 22 columns."""
-    return binned("diabetes", _texts(TESTS / "data" / "diabetes.csv.gz"), levels=True)
+    return binned("diabetes", read_texts(TESTS / "data" / "diabetes.csv.gz"), levels=True)
 
 
 def letter() -> Data:
@@ -204,7 +205,7 @@ def shipped(model: str = "central") -> tuple[Data, Study]:
 def four_parties(file: str) -> tuple[Data, Study]:
     """ma2019 by the codebook of a study beside this file, whose four parties hold a part of its columns each."""
     study = read_study(Path(__file__).parent / file)
-    return study_data(study, _texts(TESTS / "data" / "ma2019.csv.gz")), study
+    return study_data(study, read_texts(TESTS / "data" / "ma2019.csv.gz")), study
 
 
 def sampled(name: str, n: int, *, seed: int) -> Data:

@@ -27,6 +27,7 @@ import joint_data
 import masked_accuracy
 import numpy as np
 from joint import (
+    PREDICTED,
     Line,
     Points,
     Run,
@@ -61,6 +62,8 @@ TABLES: dict[str, tuple[Callable[[], Data], str]] = {
 TOTALS = (0.2, 1.0, 5.0)
 LEARNERS = ("RF", "LR", "KN")
 """Random forest, logistic regression, nearest neighbours."""
+FITTED = "diabetes"
+"""The table to which `prediction` was fitted."""
 SMALL = 5.0
 """From this total on records have to be nearer than their tables."""
 
@@ -139,13 +142,14 @@ def learners(title: str, data: Data, total: float, target: str, seeds: Sequence[
 
 
 def markdown(stored: Iterable[Mapping[str, Any]]) -> str:
-    """The stored dense rows as two tables: distances, and accuracies of learners."""
+    """The stored dense rows as two tables: distances, and accuracies of learners; then the error of the predicted ratio."""
     distances = [
         "| row | records, pairs | triples | own tables, pairs | independent, pairs | predicted / measured | CPU s |",
         "|---|---|---|---|---|---|---|",
     ]
     order = {title: place for place, (title, _) in enumerate(rows())}
     points = ["| row | learner | trained on people | on records |", "|---|---|---|---|"]
+    misses: dict[str, list[float]] = {}
     for row in sorted((row for row in stored if row["title"] in order), key=lambda row: order[row["title"]]):
         title = row["title"].removeprefix("dense ").replace(", learners", "")
         by_method = {line["method"]: line for line in row["lines"] if "method" in line and line["of"] is None}
@@ -154,7 +158,12 @@ def markdown(stored: Iterable[Mapping[str, Any]]) -> str:
             own = ["-"] if max(by_method["tables"]["two"]) == 0 else [mean_error(by_method["tables"]["two"])]
             if records["predicted"] is not None:
                 own += [mean_error(independent["two"])]
-                own += [f"{records['predicted']['two_way'] / statistics.fmean(records['two']):.2f}"]
+                known, two = records["predicted"], statistics.fmean(records["two"])
+                own += [f"{known['two_way'] / two:.2f}"]
+                ratio = two / statistics.fmean(independent["two"])
+                if ratio >= PREDICTED[0] and not title.startswith(FITTED):
+                    miss = math.log(known["two_way"] / known["independent"] / ratio)
+                    misses.setdefault(title.partition(",")[0], []).append(miss)
             parts = [
                 mean_error(records["two"]),
                 mean_error(records["three"]),
@@ -167,4 +176,9 @@ def markdown(stored: Iterable[Mapping[str, Any]]) -> str:
         for name, original in line["original"].items():
             made = [one[name] for one in line["made"]]
             points.append(f"| {title} | {name} | {original:.1f} | {statistics.fmean(made):.1f} ± {error(made):.1f} |")
-    return "\n".join([*distances, "", *points])
+    squares = [statistics.fmean(miss**2 for miss in of_table) for of_table in misses.values()]
+    error_of_ratio = math.sqrt(statistics.fmean(squares or [math.nan]))
+    last = f"records / independent, predicted / measured, from {PREDICTED[0]:g} on: standard error {error_of_ratio:.3f}"
+    return "\n".join(
+        [*distances, "", *points, "", f"{last}, {sum(map(len, misses.values()))} rows of {len(misses)} tables"]
+    )

@@ -8,9 +8,11 @@ of single columns, and CPU seconds. Numbers are cut as in `joint_data`; ``--tabl
 cuts it. ``--local`` measures columns that are randomized one by one in place of tables with noise. ``--public-runs`` cuts runs as
 masked tables do, by the study alone.
 
-``--measured`` makes records of Adult by ``synthesize`` with bins that are measured (replacement of a person, delta 1e-9). Printed
-are the mean Kolmogorov distance of its five numbers, the share of records without a gain beside the people's, the mean error of
-the slopes, and CPU seconds. ``--plots DIR`` draws histograms of the numbers and a scatter plot, people beside records.
+``--measured`` makes records of Adult and ma2019 by ``synthesize`` (replacement of a person, delta 1e-9): with bins that are
+measured, and with what stood before, in pairs at the same total. Printed are the mean distance of all tables of two columns with
+numbers in ten ranges of equal shares, the mean Kolmogorov distance of the numbers, the part of Spearman's correlation kept, the
+error of the slopes, the share of records whose widest number is 0 less the people's, and CPU seconds. ``--plots DIR`` draws
+histograms of the numbers and scatter plots, people beside records.
 """
 
 from __future__ import annotations
@@ -184,95 +186,164 @@ def local_estimates(
         yield way, found, time.process_time() - start
 
 
-NUMBERS_OF_ADULT: Final = {
-    "age": 100,
-    "education-num": 100,
-    "capital-gain": 100_000,
-    "capital-loss": 10_000,
-    "hours-per-week": 100,
-}
-"""Each number of Adult with its upper bound: the largest value, widened to a power of ten."""
+MISSING: Final = "N"
+Table = tuple[pd.DataFrame, tuple[str, ...], tuple[str, ...]]
+"""A table, its columns of numbers, and those among them in which `MISSING` occurs."""
 
 
-def study_of_adult(table: datasets.Texts) -> str:
-    """An owner's study of Adult that leaves the bins of its numbers to be measured."""
-    text = 'schema = 1\nid = "adult"\ntitle = "Adult"\npurpose = "a bench"\nexpires = 2099-01-01\n[[party]]\nname = "owner"\n'
-    for name, texts in table.items():
+def table_of(name: str) -> Table:
+    """Adult or ma2019, as texts."""
+    texts = (
+        datasets.adult().train
+        if name == "adult"
+        else joint_data.read_texts(joint_data.TESTS / "data" / "ma2019.csv.gz")
+    )
+    people = pd.DataFrame({column: values.astype(str) for column, values in texts.items()})
+    numbers = NUMBERS[name]
+    return people, numbers, tuple(column for column in numbers if (people[column] == MISSING).any())
+
+
+def numbers_in(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """The numbers of a table; missing ones are not a number."""
+    return frame[list(names)].apply(pd.to_numeric, errors="coerce").astype(float)
+
+
+def study_text(table: Table, *, measured: bool) -> str:
+    """An owner's study that leaves the bins of its numbers to be measured, or declares what the estimator before had.
+
+    Bounds are the numbers' range widened to powers of ten. Before: 20 bins of equal width from the least to the largest number,
+    whose order is not used, one resolution, and numbers spread evenly inside bins.
+    """
+    people, names, with_missing = table
+    text = 'schema = 1\nid = "numbers"\ntitle = "Numbers"\npurpose = "a bench"\nexpires = 2099-01-01\n[[party]]\nname = "owner"\n'
+    for name in people:
         text += f'[[variable]]\nparty = "owner"\nname = "{name}"\n'
-        if name in NUMBERS_OF_ADULT:
-            text += f'type = "integer"\nbins = "private"\nbounds = [0, {NUMBERS_OF_ADULT[name]}]\n'
+        if name not in names:
+            text += f"categories = {sorted(set(people[name]))}\n"
+            continue
+        values = numbers_in(people, [name])[name].dropna()
+        low, high = int(values.min()), int(values.max())
+        text += 'type = "integer"\n'
+        if measured:
+            bounds = [-(10 ** len(str(-low))) if low < 0 else 0, 10 ** len(str(high))]
+            text += f'bins = "private"\nbounds = {bounds}\n'
         else:
-            text += f"categories = {sorted(set(texts.tolist()))}\n"
-    return text + '[randomization_default]\nscheme = "symmetric"\nepsilon = 1\n'
+            edges = np.unique(np.rint(np.linspace(low, high + 1, joint_data.BINS + 1))).astype(int).tolist()
+            text += f"bins = {edges}\nordered = false\n"
+        if name in with_missing:
+            text += f'missing = {{ category = "{MISSING}", spellings = ["{MISSING}"] }}\n'
+    text += '[randomization_default]\nscheme = "symmetric"\nepsilon = 1\n'
+    rules = '[tables]\nepsilon = 1.0\ndelta = 1e-9\nresolution = "one"\n[release]\nwithin_bins = "even"\n'
+    return text if measured else text + rules
 
 
-def measured(epsilon: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, float]:
-    """Adult, records of it by measured bins, and CPU seconds."""
-    table = datasets.adult().train
-    people = pd.DataFrame({name: texts.astype(str) for name, texts in table.items()})
-    study = read_study_text(study_of_adult(table), Path(), by_owner=True)
+def records_of(table: Table, epsilon: float, seed: int, *, measured: bool) -> tuple[pd.DataFrame, float]:
+    """Records of a table by one of the studies, and CPU seconds."""
+    study = read_study_text(study_text(table, measured=measured), Path(), by_owner=True)
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
-        made = synthesize(people, study, epsilon=epsilon, delta=1e-9, state=Path(folder) / "state", seed=seed)
-        seconds = time.process_time() - start
-    names = list(NUMBERS_OF_ADULT)
-    return people[names].astype(float), made.records[names].astype(float), seconds
+        made = synthesize(
+            table[0], study, epsilon=epsilon, delta=1e-9, state=Path(folder) / "state", seed=seed, accept_noise=True
+        )
+        return made.records, time.process_time() - start
 
 
-def figures_of_numbers(people: pd.DataFrame, records: pd.DataFrame) -> tuple[float, float, float]:
-    """Mean Kolmogorov distance of the numbers, share of records without a gain less the people's, mean error of slopes."""
+def coarse_shares(people: pd.DataFrame, records: pd.DataFrame, names: Sequence[str]) -> float:
+    """Mean distance of all tables of two columns, numbers in ten ranges of equal shares that are cut on the people."""
+    codes: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+    for column in people:
+        both = [frame[column].astype(str) for frame in (people, records)]
+        if column in names:
+            real, made = (numbers_in(frame, [column])[column].to_numpy() for frame in (people, records))
+            cuts = np.unique(np.nanquantile(real, np.arange(1, 10) / 10, method="inverted_cdf"))
+            own = [np.where(np.isnan(v), len(cuts) + 1, np.searchsorted(cuts, v, side="right")) for v in (real, made)]
+        else:
+            places = {label: place for place, label in enumerate(sorted(set(both[0]) | set(both[1])))}
+            own = [texts.map(places).to_numpy() for texts in both]
+        for part, column_codes in zip(codes, own, strict=True):
+            part.append(column_codes.astype(np.int64))
     distances = []
-    for name in people.columns:
-        real, made = np.sort(people[name]), np.sort(records[name])
-        at = np.union1d(real, made)
-        shares = [np.searchsorted(own, at, side="right") / len(own) for own in (real, made)]
+    for a, c in itertools.combinations(range(len(codes[0])), 2):
+        width = max(part[c].max() for part in codes) + 1
+        size = (max(part[a].max() for part in codes) + 1) * width
+        shares = [np.bincount(part[a] * width + part[c], minlength=size) / len(part[a]) for part in codes]
+        distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
+    return float(np.mean(distances))
+
+
+def figures_of_numbers(table: Table, records: pd.DataFrame) -> tuple[float, ...]:
+    """Distances of pairs over coarse ranges and of numbers (Kolmogorov), part of Spearman kept, error of slopes, zeros."""
+    people, names, _ = table
+    real, made = numbers_in(people, names), numbers_in(records, names)
+    distances = []
+    for name in names:
+        own = [np.sort(frame[name].dropna()) for frame in (real, made)]
+        at = np.union1d(*own)
+        shares = [np.searchsorted(values, at, side="right") / len(values) for values in own]
         distances.append(np.abs(shares[0] - shares[1]).max())
-    zeros = [(own["capital-gain"] == 0).mean() for own in (records, people)]
-    slopes = slope_error(np.corrcoef(people.to_numpy().T), np.corrcoef(records.to_numpy().T))
-    return float(np.mean(distances)), float(zeros[0] - zeros[1]), slopes
+    ranks = [frame.corr("spearman").to_numpy() for frame in (real, made)]
+    strong = np.triu(np.abs(ranks[0]) > STRONG, 1)
+    kept = _mean((ranks[1][strong] / ranks[0][strong]).tolist())
+    slopes = slope_error(real.corr().to_numpy(), made.corr().to_numpy())
+    widest = max(names, key=lambda name: real[name].max())
+    zeros = (made[widest] == 0).mean() - (real[widest] == 0).mean()
+    return coarse_shares(people, records, names), float(np.mean(distances)), kept, slopes, float(zeros)
 
 
-def draw_plots(people: pd.DataFrame, records: pd.DataFrame, folder: Path) -> None:
-    """Draw a histogram of each number, and a scatter plot of two, people beside records."""
+def draw_plots(table: Table, records: pd.DataFrame, file: Path) -> None:
+    """Draw a histogram of each number, and a scatter plot of the first with each other one, people beside records."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    folder.mkdir(parents=True, exist_ok=True)
-    figure, axes = plt.subplots(2, 6, figsize=(24, 8))
-    for column, name in enumerate(people.columns):
-        wide = NUMBERS_OF_ADULT[name] > 1_000
-        shown = [np.log10(own[name][own[name] > 0]) if wide else own[name] for own in (people, records)]
-        edges = np.linspace(min(map(min, shown)), max(map(max, shown)), 60)
-        for row, (own, who) in enumerate(zip(shown, ("people", "records"), strict=True)):
-            axes[row, column].hist(own, bins=edges)
-            axes[row, column].set_title(f"{name}{', log10, above 0' if wide else ''}: {who}")
-    rng = np.random.default_rng(1)
-    for row, (own, who) in enumerate(((people, "people"), (records, "records"))):
-        some = own.sample(3_000, random_state=1)
-        jitter = rng.uniform(-0.5, 0.5, (2, len(some)))
-        axes[row, 5].scatter(some["age"] + jitter[0], some["hours-per-week"] + jitter[1], s=2)
-        axes[row, 5].set_title(f"age, hours: {who}")
+    people, names, _ = table
+    both = [numbers_in(frame, names) for frame in (people, records)]
+    figure, axes = plt.subplots(4, len(names), figsize=(4 * len(names), 16))
+    for column, name in enumerate(names):
+        is_wide = both[0][name].max() > 1_000
+        scaled = [np.arcsinh(frame) / math.log(10) if is_wide else frame for frame in (frame[name] for frame in both)]
+        edges = np.linspace(min(own.min() for own in scaled), max(own.max() for own in scaled), 60)
+        first = names[0] if column else names[-1]
+        for row, (own, frame, who) in enumerate(zip(scaled, both, ("people", "records"), strict=True)):
+            axes[row, column].hist(own.dropna(), bins=edges)
+            axes[row, column].set_title(f"{name}{', log scale' if is_wide else ''}: {who}")
+            some = frame.sample(3_000, random_state=1)
+            places = axes[2 + row, column]
+            jitter = np.random.default_rng(1).uniform(-0.5, 0.5, (2, len(some)))
+            places.scatter(some[first] + jitter[0], (own[some.index] if is_wide else some[name] + jitter[1]), s=2)
+            places.set_title(f"{first}, {name}: {who}")
     figure.tight_layout()
-    figure.savefig(folder / "adult.png", dpi=50)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=50)
 
 
-def print_measured(epsilons: Sequence[float], seeds: int, plots: Path | None) -> None:
-    """Print a row for each epsilon."""
-    for epsilon in epsilons:
-        rows = []
-        for seed in range(1, seeds + 1):
-            people, records, seconds = measured(epsilon, seed)
-            rows.append((*figures_of_numbers(people, records), seconds))
-            if plots is not None and seed == 1:
-                draw_plots(people, records, plots / f"epsilon-{epsilon:g}")
-        mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / math.sqrt(max(len(rows), 2))
-        print(
-            f"adult, measured bins, epsilon {epsilon:<4g} Kolmogorov {mean[0]:.4f} +- {error[0]:.4f} (the most "
-            f"{max(row[0] for row in rows):.4f})  zeros of gain {mean[1]:+.4f}  slopes {mean[2]:.3f}  CPU s {mean[3]:.1f}",
-            flush=True,
-        )
+def print_measured(names: Sequence[str], epsilons: Sequence[float], seeds: int, plots: Path | None) -> None:
+    """Print a row for each table, epsilon and way, and what each pair of runs costs."""
+    for name in names:
+        table = table_of(name)
+        records_of(table, 1.0, 99, measured=True)  # compiles
+        for epsilon in epsilons:
+            rows: dict[str, list[tuple[float, ...]]] = {"before": [], "measured": []}
+            for seed in range(1, seeds + 1):
+                for way, of_way in rows.items():
+                    records, seconds = records_of(table, epsilon, seed, measured=way == "measured")
+                    of_way.append((*figures_of_numbers(table, records), seconds))
+                    print(f"  seed {seed}, {way}: {' '.join(f'{figure:.4f}' for figure in of_way[-1])}", flush=True)
+                    if plots is not None and seed == 1:
+                        draw_plots(table, records, plots / f"{name}-{way}-{epsilon:g}.png")
+            for way, of_way in rows.items():
+                mean, error = np.mean(of_way, axis=0), np.std(of_way, axis=0, ddof=1) / math.sqrt(seeds)
+                print(
+                    f"{name}, epsilon {epsilon:<4g} {way:<9} coarse pairs {mean[0]:.4f} +- {error[0]:.4f}  "
+                    f"Kolmogorov {mean[1]:.4f} +- {error[1]:.4f} (the most {max(row[1] for row in of_way):.4f})  "
+                    f"Spearman kept {mean[2]:.2f}  slopes {mean[3]:.3f}  zeros of the widest {mean[4]:+.4f}  CPU s {mean[5]:.1f}",
+                    flush=True,
+                )
+            ratios = np.array(rows["measured"]) / np.array(rows["before"])
+            print(
+                f"  paired: coarse pairs {ratios[:, 0].mean():.3f}, CPU s {ratios[:, 5].mean():.2f} times", flush=True
+            )
 
 
 def main() -> None:
@@ -287,7 +358,8 @@ def main() -> None:
     parser.add_argument("--plots", type=Path, help="with --measured: a folder")
     options = parser.parse_args()
     if options.measured:
-        print_measured(options.epsilon, options.seeds, options.plots)
+        wanted = [name for name in options.only.split(",") if name] or ["adult", "ma2019"]
+        print_measured(wanted, options.epsilon, options.seeds, options.plots)
         return
     makers = {
         "adult": joint_data.adult,

@@ -129,16 +129,16 @@ def reading(folder: Path, rows: int, parties: int) -> Callable[[], object]:
 
 def randomizing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     """All columns of all people."""
-    from verticil.party.local_dataset import releases_of
+    from verticil.party.local_dataset import column_draws_of
     from verticil.party.protocol.randomization import randomize
     from verticil.shared.numerics.model import artifact
 
     holding, config, study = holding_of(folder, 0, parties, rows), config_of(folder, 0), study_of(folder, parties)
-    releases = releases_of(config, study, holding, site_secret=SECRET)
+    releases = column_draws_of(config, study, holding, site_secret=SECRET)
 
     def work(common: np.ndarray) -> None:
         for index, release in releases.items():
-            codes = randomize(holding, common, study, index, release=release, version_tag=b"", site_secret=SECRET)
+            codes = randomize(holding, common, study, index, column_draw=release, version_tag=b"", site_secret=SECRET)
             hashlib.sha256(artifact.pack(codes, STATES)).digest()
 
     work(holding.everyone[:70_000])
@@ -165,7 +165,7 @@ def releasing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     from support.releases import content_of, random_network, release_study_of_two
     from verticil.shared.numerics.model.schema import Variable
     from verticil.shared.release.formats.table_files import write_csv, write_parquet
-    from verticil.shared.release.records import released_records
+    from verticil.shared.release.records import draw_release_records
 
     content = content_of(release_study_of_two())
     labels = tuple(f"category {k}" for k in range(STATES))
@@ -179,7 +179,7 @@ def releasing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     study = dataclasses.replace(content.study, schema=network.schema, knowledge=None)
 
     def work(n: int) -> None:
-        _, table = released_records(network, study, n, folder=folder)
+        _, table = draw_release_records(network, study, n, folder=folder)
         write_csv(table, folder / "synthetic.csv")
         write_parquet(table, folder / "synthetic.parquet")
 

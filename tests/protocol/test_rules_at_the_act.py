@@ -28,7 +28,7 @@ from support.stepping import REVIEWED, Alone, Done, Seen, Stepped
 from verticil.party.limits.limits import Policy
 from verticil.party.limits.masked import MaskedPolicy
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.masked.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
+from verticil.party.protocol.masked.round_charge import PARTIES, charge_linkage, charge_round, linkage_draws
 from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
@@ -129,7 +129,7 @@ def _use_linkages(folder: Path, digest: bytes) -> None:
     """Other studies link the data set's people as often as the policy permits."""
     with _opened(folder) as site:
         record = site.state.study(digest)
-        (release,) = linkage_releases(site, record.task.latest, digest)
+        (release,) = linkage_draws(site, record.task.latest, digest)
         for number in range(
             site.config.policy.masked.linkages
         ):  # as of a ledger that was mended: the approval keeps a place

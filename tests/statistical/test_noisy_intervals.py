@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.noisy_tables import empty, study, truth
+from support.noisy_tables import empty, redrawn, study, truth
 from verticil.miner.learning.from_tables import learn_from_tables
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.study.document import Study
 
 

@@ -15,7 +15,7 @@ from support.studies import study_of
 from verticil.analysis.design import design_of
 from verticil.analysis.formula import parse
 from verticil.analysis.moments import regress_tables
-from verticil.analysis.tables import Measured
+from verticil.analysis.published_shares import Measured
 from verticil.shared.numerics.model.schema import Variable
 
 FALSE_ALARM = 1e-6

@@ -27,22 +27,24 @@ import pyarrow as pa
 from pyarrow import ipc, parquet
 
 from verticil.cli.main import main
+from verticil.party.dataset.sources import opening
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import DatasetRule
-from verticil.party.operator.backup import _Reader
-from verticil.party.operator.limits import _LIMIT, read_limits
-from verticil.pki.request import _LIMIT_BYTES, read_request
+from verticil.party.operator.backup import LONGEST_LINE_BYTES, _Reader
+from verticil.party.operator.limits import LIMITS_BYTES, read_limits
+from verticil.pki.request import REQUEST_BYTES, read_request
 from verticil.shared.core.errors import VerticilError, from_code
 from verticil.shared.documents.config import load_federation, read_toml
 from verticil.shared.documents.foreign_files import limits
-from verticil.shared.federation.airgap.bundle import read_statement
+from verticil.shared.federation.airgap.bundle import STATEMENT_BYTES, read_statement
 from verticil.shared.federation.identity.pki import read_certificates
 from verticil.shared.numerics.knowledge import turtle
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.formats.posterior import read_networks
 from verticil.shared.release.verification import verify_release_with
 from verticil.shared.synthesis.record_checks import read_records
+from verticil.tables.texts import MAX_CELLS, MAX_ROWS
 
 MIB: Final = 1 << 20
 HUGE: Final = 1 << 30
@@ -402,14 +404,14 @@ DOCUMENT: Final = f"{limits.DOCUMENT_BYTES >> 20} MiB"
 TOML: Final = f"{limits.TOML_BYTES >> 20} MiB"
 CASES: Final[dict[str, Case]] = {
     "evaluate, rows of Parquet": Case(
-        limit="20 million rows, 150 million cells",
+        limit=f"{MAX_ROWS:,} rows, {MAX_CELLS:,} cells",
         make=equal_rows,
         read=command("evaluate", "--real", "{}", "--synthetic", "{}", "--out", "{folder}/out"),
         code="DATA_UNREADABLE",
         says="rows",
     ),
     "draft, rows of Parquet": Case(
-        limit="20 million rows, 150 million cells",
+        limit=f"{MAX_ROWS:,} rows, {MAX_CELLS:,} cells",
         make=equal_rows,
         read=command("study", "draft", "owner={}"),
         code="DATA_UNREADABLE",
@@ -478,10 +480,13 @@ CASES: Final[dict[str, Case]] = {
         most_mib=192,
     ),
     "node, header of CSV": Case(
-        limit="a header of 4 MiB", make=hole("bomb.csv", 300 * MIB, b"a,b"), read=table("csv"), code="DATA_UNREADABLE"
+        limit=f"a header of {opening.LONGEST_LINE_BYTES >> 20} MiB",
+        make=hole("bomb.csv", 300 * MIB, b"a,b"),
+        read=table("csv"),
+        code="DATA_UNREADABLE",
     ),
     "node, CSV in gzip": Case(
-        limit="200 times the size of the file, above 64 MiB",
+        limit=f"{limits.INFLATED} times the size of the file, above 64 MiB",
         make=gzip_of_rows("bomb.csv", 160 * MIB),
         read=table("csv"),
         code="DATA_UNREADABLE",
@@ -489,7 +494,7 @@ CASES: Final[dict[str, Case]] = {
     ),
     **{
         f"node, CSV in {kind}": Case(
-            limit="200 times the size of the file, above 64 MiB",
+            limit=f"{limits.INFLATED} times the size of the file, above 64 MiB",
             make=packed_rows(kind),
             read=table("csv"),
             code="DATA_UNREADABLE",
@@ -556,7 +561,7 @@ CASES: Final[dict[str, Case]] = {
         limit=f"what the study's records can have; {PAGE}", make=inflating_page, read=records, code="RELEASE_INVALID"
     ),
     "release, a row of synthetic.csv": Case(
-        limit="a row of 1 MiB", make=hole("synthetic.csv", head=b"a\n"), read=records, code="RELEASE_INVALID"
+        limit=VALUE, make=hole("synthetic.csv", head=b"a\n"), read=records, code="RELEASE_INVALID"
     ),
     "release, manifest.json": Case(
         limit=DOCUMENT,
@@ -571,7 +576,7 @@ CASES: Final[dict[str, Case]] = {
         code="RELEASE_INVALID",
     ),
     "release, many values of model.json": Case(
-        limit=f"{limits.DOCUMENT_VALUES >> 20} million values",
+        limit=f"{limits.DOCUMENT_VALUES:,} values",
         make=many_values,
         read=command("release", "query", "{folder}", "smoker"),
         code="RELEASE_INVALID",
@@ -619,26 +624,29 @@ CASES: Final[dict[str, Case]] = {
         code="CERTIFICATE_INVALID",
     ),
     "request for a certificate": Case(
-        limit=f"{_LIMIT_BYTES >> 10} KiB", make=hole("party.request"), read=read_request, code="MESSAGE_INVALID"
+        limit=f"{REQUEST_BYTES >> 10} KiB", make=hole("party.request"), read=read_request, code="MESSAGE_INVALID"
     ),
     "limits of a party": Case(
-        limit=f"{_LIMIT >> 20} MiB", make=hole("limits.json"), read=lambda path: _limits(path), code="CONFIG_INVALID"
+        limit=f"{LIMITS_BYTES >> 20} MiB",
+        make=hole("limits.json"),
+        read=lambda path: _limits(path),
+        code="CONFIG_INVALID",
     ),
     "backup": Case(
-        limit="lines of 64 KiB, as sealed as they are read",
+        limit=f"lines of {LONGEST_LINE_BYTES >> 10} KiB, as sealed as they are read",
         make=with_passphrase,
         read=command("party", "restore", "{}", "--dir", "{folder}/new", "--passphrase-file", "{folder}/words"),
         code="BACKUP_INVALID",
         most_mib=192,
     ),
     "backup, a line": Case(
-        limit="lines of 64 KiB",
+        limit=f"lines of {LONGEST_LINE_BYTES >> 10} KiB",
         make=lambda folder: folder,
         read=lambda _: _Reader(itertools.repeat(bytes(1 << 16), 20_000)).line(),
         code="BACKUP_INVALID",
     ),
     "bundle that is carried": Case(
-        limit="a statement of 1 MiB",
+        limit=f"a statement of {STATEMENT_BYTES >> 20} MiB",
         make=hole("b.carried", head=b"VERTICIL-CARRIED-1\n" + b"\x7f" * 8),
         read=read_statement,
         code="BUNDLE_INVALID",

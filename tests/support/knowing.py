@@ -9,7 +9,7 @@ from support.releases import content_of, release_study_of_two
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Order, Refinement, Rule
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 
@@ -52,7 +52,7 @@ def content_that_knows(study: Study | None = None) -> ReleaseContent:
     """A release of it; records are drawn from its network."""
     plain = content_of(release_study_of_two())
     known = study_that_knows() if study is None else study
-    codes, synthetic = released_records(plain.network, known, plain.n_common)
+    codes, synthetic = draw_release_records(plain.network, known, plain.n_common)
     return dataclasses.replace(
         plain, study=known, effective_digest=canonical.digest(known).hex(), codes=codes, synthetic=synthetic
     )

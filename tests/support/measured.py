@@ -95,4 +95,4 @@ def check_release(release: Path, data: dict[str, pd.DataFrame]) -> None:
         assert (records["cost"] < real.quantile(part)).mean() == pytest.approx(part, abs=0.08)
     report = (release / "report.html").read_text()
     assert "histograms of numbers" in report
-    assert "bins of 2 columns (age, cost) were measured" in report
+    assert "bins of 2 columns (age, cost) are measured" in report

@@ -8,7 +8,8 @@ import numpy as np
 
 from support.studies import numbered, study_of
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.numerics.model.joint import Mixture
+from verticil.shared.numerics.joint.replicates import recounted, with_noise_of
+from verticil.shared.numerics.model.joint import JointModel, Mixture
 from verticil.shared.study.document import ParameterRule, ReleaseRule, StructureRule, Study
 
 N_STATES = (2, 3, 2, 4, 3)
@@ -53,3 +54,8 @@ def empty(of: Study, sigma: float = SIGMA) -> NoisyTables:
         MeasuredTable(units=pair, counts=np.zeros([N_STATES[v] for v in pair]), sigma=sigma) for pair in pairs
     )
     return NoisyTables(n_states=N_STATES, units=units, tables=tables, n_records=PEOPLE)
+
+
+def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
+    """The same tables of other people from a model, with noise as these have."""
+    return with_noise_of(tables, recounted(tables, model, generator), generator)

@@ -20,7 +20,7 @@ from verticil.miner.learning.selection import search_columns
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
-from verticil.shared.numerics.posterior.predictive import draw_records, drawn_family
+from verticil.shared.numerics.posterior.predictive import draw_records_along_edges, drawn_family
 from verticil.shared.study.document import PosteriorRule, ReleaseRule
 
 LEVEL, DRAWS = 0.95, 400
@@ -76,7 +76,7 @@ def held(score: str, epsilon: float, seed: int, *, people: int = 2_000, steps: i
         families.append(drawn_family(child, parents, prior, rng))
     true = Network(schema=study.schema, dag=dag, families=tuple(families))
     columns = []
-    for column, unit in zip(draw_records(true, people, rng).columns, study.units, strict=True):
+    for column, unit in zip(draw_records_along_edges(true, people, rng).columns, study.units, strict=True):
         ends = np.cumsum(unit.transition.probabilities, axis=1)[:, :-1]
         columns.append((rng.random(people)[:, None] >= ends[column]).sum(axis=1).astype(np.uint8))
     found = search_columns(columns, study, progress=lambda *_: None, interruption=UNINTERRUPTED).sampled

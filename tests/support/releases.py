@@ -22,7 +22,7 @@ from verticil.shared.numerics.model.rounding import round_joint, round_network
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.formats.posterior import Agreement, Edge, Predicted, PublishedPosterior
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.release.statement import PartyStatement, Received, software_text
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
@@ -169,7 +169,7 @@ def random_records(n_states: tuple[int, ...], size: int = 40, *, seed: int = 1) 
 
 def with_joint(content: ReleaseContent, model: JointModel) -> ReleaseContent:
     """The release with a joint model that its records are drawn from."""
-    codes, synthetic = released_records(content.network, content.study, content.n_common, model)
+    codes, synthetic = draw_release_records(content.network, content.study, content.n_common, model)
     return dataclasses.replace(
         content, joint=model, joint_facts={"method": "mixture"}, codes=codes, synthetic=synthetic
     )
@@ -211,7 +211,7 @@ def with_posterior(content: ReleaseContent, *, agree: bool = True, **release: ob
             Predicted(words=study.posterior.statistics[1], draws=(nan,) * 3, mean=nan, low=nan, high=nan, **worth),
         ),
     )  # fmt: skip
-    codes, synthetic = released_records(content.network, study, content.n_common, sampled=networks)
+    codes, synthetic = draw_release_records(content.network, study, content.n_common, sampled=networks)
     return dataclasses.replace(
         content, study=study, effective_digest=canonical.digest(study).hex(), posterior=posterior, codes=codes,
         synthetic=synthetic, search={"method": "posterior", "score": "bdeu", "seed": 7},

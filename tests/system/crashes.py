@@ -142,6 +142,8 @@ STRUCTURES = {
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
     "peer-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
     "masked": '{ method = "auto" }',
+    "central-measured": '{ method = "auto" }',
+    "masked-measured": '{ method = "auto" }',
     "related": '{ method = "auto" }',
 }
 RELATED = {
@@ -162,6 +164,8 @@ ROWS = {
     "insurer": ("bills", "id,kind\n", lambda i, k: f"p{i},{('drug', 'stay')[(i * k) % 2]}\n"),
 }
 TABLES = "tables = { epsilon = 1.0, delta = 1e-6 }"
+MEASURED = '  { party = "clinic", name = "age", type = "integer", bins = "private", bounds = [0, 20] },'
+"""A number whose bins the clinic measures: noisy counts leave with its approval."""
 OF_THE_ORDER = frozenset({"manifest.json", "manifest.sig"})
 """Files of a release in which the digest of the common list is."""
 TIMED = frozenset({*OF_THE_ORDER, "report.html", "datapackage.json"})
@@ -232,6 +236,8 @@ class Disk:
 
     def see(self, step: durable.DurableStep) -> None:
         path, before = step.path, step.moment == "before"
+        if not path.is_relative_to(self.root):
+            return  # temporary files of the system, as tables of a release that are compared: no life looks for them
         if step.kind == "sync-file":
             self.touched.add(path)
             if not before:
@@ -329,12 +335,14 @@ class Federation:
         self.folder, self.absent = folder, kind == "sub-model"
         self.related = kind == "related"
         self.model = "central" if self.absent or self.related else kind.split("-", maxsplit=1)[0]
-        self.learned, self.masked = kind == "peer-learned", kind == "masked"
+        self.learned, self.masked = kind == "peer-learned", self.model == "masked"
+        measured = kind.endswith("-measured")
         self.mode = "dh-psi" if kind.endswith("-blinded") else "keyed-hash"
         tables = folder / "template" / "tables"
         tables.mkdir(parents=True)
         (tables / "clinic.csv").write_text(
-            "id,smoker\n" + "".join(f"p{i},{'yes' if i % 3 else 'no'}\n" for i in range(N))
+            f"id,smoker{',age' * measured}\n"
+            + "".join(f"p{i},{'yes' if i % 3 else 'no'}{f',{i % 12}' * measured}\n" for i in range(N))
         )
         (tables / "insurer.csv").write_text(
             "id,claims\n" + "".join(f"p{i},{('0', '1-2', '3+')[i % 3]}\n" for i in range(5, N))
@@ -349,7 +357,8 @@ class Federation:
                     if self.absent
                     else RELATED
                     if self.related
-                    else dict.fromkeys(ABSENT, "") | {"quorum": TABLES * self.masked}
+                    else dict.fromkeys(ABSENT, "")
+                    | {"variable": MEASURED * measured, "quorum": TABLES * (self.masked or measured)}
                 ),
             )
         )

@@ -133,7 +133,7 @@ def test_an_added_event_is_worded_for_approval_reserved_charged_and_listed(
 
     with Site.open(config) as site:
         record = site.state.study(digest)
-        releases = site.releases(study, site.read(record))
+        releases = site.column_draws(study, site.read(record))
         statistics = statistics_of(study, "clinic", accounts_of(releases, site.ledger.account))
         site.ledger.reserve(digest, releases, config.policy, shared=statistics)
         assert site.ledger.sum_reserved()["people"] == Cost(epsilon=pytest.approx(2.75), delta=1e-7)

@@ -1,12 +1,15 @@
 """What an analyst can read from approvals: studies made to single somebody out, against a real miner and a real party.
 
+Rows of a related table are a part of the person: a study may ask for any number of them, in any order.
+
 Both run as daemons over gRPC with mutual TLS, the party with ``approval = "rules"`` and, as the worst case, with every codebook
 of the attack written down in its party.toml. The attacker has an analyst's certificate and keeps everything that it is shown of
 its studies until the party has answered them: states, approvals, failures with their texts, and, for when, the version of each
 study, which counts what the miner has heard. It is given two tables that differ in one person; nothing that it sees may differ.
 
 `old_check` puts the check back that there was: whoever is in a category that was not declared, or in a combination that was
-declared impossible, or whose id is another's, makes the table one that serves no study. Then the same attacks read the value.
+declared impossible, or whose id is another's, or of whose rows some are not laid, makes the table one that serves no study. Then
+the same attacks read the value.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from verticil.miner.config import load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
+from verticil.party.dataset.related_rows import row_remarks
 from verticil.party.dataset.source import check_records
 from verticil.party.local_dataset import compounds_of, read_holding
 from verticil.party.policy import approval_checks
@@ -44,9 +48,10 @@ from verticil.shared.federation.identity.pki import load_credentials, utc_now
 from verticil.shared.federation.transport.client import Connection, GrpcControl
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
+from verticil.shared.related.tables import row_variables
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.reading import read_study
+from verticil.shared.study.reading import read_study, read_study_text
 from verticil.shared.study.states import State
 from verticil.shared.study.typed_variables import bin_labels
 from verticil.shared.study.unit import Unit
@@ -100,6 +105,8 @@ key = "linkage.key"
 [dataset.people]
 path = "people.csv"
 id = "id"
+[dataset.people.tables.visits]
+path = "visits.csv"
 [policy]
 approval = "rules"
 max_rule_approvals_per_day = 100
@@ -113,6 +120,25 @@ name = "usual"
 columns = ["salary", "age", "diagnosis"]
 max_epsilon = 6.0
 """
+RELATED = """
+[[table]]
+name = "visits"
+party = "clinic"
+max_rows = {most}
+keep = "{keep}"
+{order}
+[[variable]]
+party = "clinic"
+table = "visits"
+name = "day"
+type = "integer"
+bins = [0, 50, 100]
+[[variable]]
+party = "clinic"
+table = "visits"
+name = "ward"
+categories = ["heart", "birth"]
+"""
 Transcript = Mapping[str, Sequence[str]]
 
 
@@ -121,6 +147,12 @@ def table(*, salary: int = 88, diagnosis: str = "healthy", person: str = "p0093"
     rows = [f"p{i:04d},{20 + i * 7 % 61},{18 + i % 73},{'ill' if i % 9 == 0 else 'healthy'}" for i in range(N)]
     rows[VICTIM] = f"{person},{salary},93,{diagnosis}"
     return "\n".join(["id,salary,age,diagnosis", *rows]) + "\n"
+
+
+def visits(*of_the_person: str) -> str:
+    """Everybody has one or two visits, but for one person."""
+    rows = [f"p{i:04d},{(7 * i + 20 * k) % 90},heart" for i in range(N) if i != VICTIM for k in range(1 + i % 2)]
+    return "\n".join(["id,day,ward", *rows, *of_the_person]) + "\n"
 
 
 # ---- the attacker's studies
@@ -214,12 +246,32 @@ def diagnosis_by_a_missing_category(study: Study) -> dict[str, Study]:
     }
 
 
+def rows_of_a_person(_: Study) -> dict[str, Study]:
+    """Has anybody more rows than slots, or none, or one that has no place? By numbers of slots, ways to keep rows, and orders."""
+    return {
+        f"{most}-{keep}-{order or 'no-order'}": read_study_text(
+            BASE.replace("epsilon = 1.0", "epsilon = 0.1")
+            + RELATED.format(most=most, keep=keep, order=f'order = "{order}"' if order else ""),
+            Path(),
+        )
+        for most in (1, 2, 3)
+        for keep in ("first", "random")
+        for order in ("day", "")
+    }
+
+
 @dataclass(frozen=True)
 class Attack:
-    """Studies, and two tables that differ in one person."""
+    """Studies, and two tables of people or of their visits that differ in one person."""
 
     studies: Callable[[Study], dict[str, Study]]
-    tables: tuple[str, str]
+    tables: tuple[str, str] = (table(), table())
+    rows: tuple[str, str] = (visits(), visits())
+
+    @property
+    def both(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """People and visits, of the one and of the other site."""
+        return (self.tables[0], self.rows[0]), (self.tables[1], self.rows[1])
 
 
 ATTACKS = {
@@ -236,6 +288,19 @@ ATTACKS = {
     "a diagnosis that is missing": Attack(
         diagnosis_by_a_missing_category, (table(diagnosis="healthy"), table(diagnosis=""))
     ),
+    "rows beyond all slots": Attack(
+        rows_of_a_person, rows=(visits("p0093,1,heart"), visits(*(f"p0093,{k},heart" for k in range(40))))
+    ),
+    "a person without rows": Attack(rows_of_a_person, rows=(visits("p0093,1,heart"), visits())),
+    "rows of somebody unknown": Attack(
+        rows_of_a_person, rows=(visits("p0093,1,heart"), visits("p0093,1,heart", "q0093,2,heart"))
+    ),
+    "a row without its place in the order": Attack(
+        rows_of_a_person, rows=(visits("p0093,1,heart"), visits("p0093,,heart"))
+    ),
+    "a row with a ward that is not declared": Attack(
+        rows_of_a_person, rows=(visits("p0093,1,heart"), visits("p0093,1,psychiatry"))
+    ),
 }  # fmt: skip
 
 
@@ -248,21 +313,34 @@ def codebook(studies: Mapping[str, Study]) -> str:
     found = [f"[codebook]\nnormalise = {json.dumps([list(way) for way in sorted(ways)])}"]
     columns: dict[str, None] = {}
     pairs: dict[str, None] = {}
+    asked: dict[str, None] = {}
     for study in studies.values():
         for position in study.schema.owned_by("clinic"):
-            columns[_column(study.schema[position])] = None
+            variable = study.schema[position]
+            asked[source := _source(variable.name)] = None
+            columns[_column(variable, source)] = None
         for unit in study.units:
             if unit.impossible:
                 sources = [study.schema[study.schema.index(name)] for name in unit.variables]
                 rows = [[v.labels[code] for v, code in zip(sources, codes, strict=True)] for codes in unit.impossible]
                 lines = (f"sources = {json.dumps(list(unit.variables))}", f"impossible = {json.dumps(rows)}")
                 pairs["\n".join(("[[codebook.jointly]]", *lines))] = None
-    return "\n".join([*found, *columns, *pairs]) + "\n"
+    rule = f'[[policy.rule]]\nname = "all"\ncolumns = {json.dumps(list(asked))}\nmax_epsilon = 6.0'
+    return "\n".join([*found, *columns, *pairs, rule]) + "\n"
 
 
-def _column(variable: Variable) -> str:
-    lines = ["[[codebook.column]]", f'source = "{variable.name}"']
-    if variable.bins is not None:
+def _source(name: str) -> str:
+    """What the site calls a column: of a slot the local column with the slot, of a count what is counted."""
+    return "rows of visits" if name == "visits.rows" else name.removesuffix(".gap")
+
+
+def _column(variable: Variable, source: str) -> str:
+    lines = ["[[codebook.column]]", f'source = "{source}"']
+    if variable.kind is not None:
+        lines.append(f'type = "{variable.kind}"')
+    if variable.points:
+        lines.append(f"points = {json.dumps(list(variable.points))}")
+    elif variable.bins is not None:
         lines.append(f"bins = {json.dumps(list(variable.bins))}")
     else:
         lines.append(f"categories = {json.dumps(list(variable.labels))}")
@@ -292,20 +370,23 @@ def federation(pki: Path, folder: Path, port: int) -> Path:
     return path
 
 
-def site(pki: Path, folder: Path, people: str, rules: str, *, port: int = 1) -> Path:
-    """The clinic's folder; its secret is the same every time, so that nothing differs but the table."""
+def site(pki: Path, folder: Path, tables: tuple[str, str], rules: str, *, port: int = 1) -> Path:
+    """The clinic's folder, with people and their visits; its secret is always the same, so nothing differs but the tables."""
     folder.mkdir(parents=True)
     (folder / "pki").symlink_to(pki / "pki")
     federation(pki, folder, port)
     (folder / "linkage.key").write_text("ab" * 32 + "\n")
     (folder / "linkage.key").chmod(0o600)
-    (folder / "people.csv").write_text(people)
+    for name, text in zip(("people.csv", "visits.csv"), tables, strict=True):
+        (folder / name).write_text(text)
     (folder / "party.toml").write_text(PARTY + rules)
     init_state(folder / "state", site_secret=b"s" * 32)
     return folder
 
 
-async def transcript(pki: Path, folder: Path, people: str, studies: Mapping[str, Study], rules: str) -> Transcript:
+async def transcript(
+    pki: Path, folder: Path, tables: tuple[str, str], studies: Mapping[str, Study], rules: str
+) -> Transcript:
     """Everything that an analyst is shown of its studies until the clinic has answered all; the insurer never does."""
     (folder / "miner").mkdir(parents=True)
     (folder / "miner" / "pki").symlink_to(pki / "pki")
@@ -319,7 +400,7 @@ async def transcript(pki: Path, folder: Path, people: str, studies: Mapping[str,
     if miner.done():
         miner.result()
     port = serving.result()
-    config = load_party(site(pki, folder / "clinic", people, rules, port=port) / "party.toml")
+    config = load_party(site(pki, folder / "clinic", tables, rules, port=port) / "party.toml")
     credentials = load_credentials(pki / "pki" / "anna.crt", pki / "pki" / "anna.key", config.federation)
     analyst = GrpcControl(Connection(f"127.0.0.1:{port}", credentials, server_name="localhost"))
     digests: dict[str, bytes] = {}
@@ -369,8 +450,8 @@ async def seen(pki: Path, folder: Path, attack: Attack, *, only: slice = slice(N
     """The transcripts of the two tables at a site whose rules approve every study of the attack."""
     studies = dict(itertools.islice(attack.studies(base(folder)).items(), only.start, only.stop))
     found = [
-        await transcript(pki, folder / str(number), people, studies, codebook(studies))
-        for number, people in enumerate(attack.tables)
+        await transcript(pki, folder / str(number), tables, studies, codebook(studies))
+        for number, tables in enumerate(attack.both)
     ]
     return found[0], found[1]
 
@@ -383,13 +464,22 @@ def old_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader that was: a table that does not fit a study raises, and the study fails or waits."""
 
     def fits(config: Any, study: Study, **rest: Any) -> Any:
-        variables = [study.schema[position] for position in study.schema.owned_by(config.name)]
+        slots = {name for related in study.related for name in related.names}
+        own = [study.schema[position] for position in study.schema.owned_by(config.name)]
+        variables = [variable for variable in own if variable.name not in slots]
         compounds = list(compounds_of(study, config.name).values())
         clamped = {variable.name for variable in variables if variable.outside == "clamp"}
         report = check_records(config.datasets["people"], variables, study.linkage.normalise, compounds)
         for remark in report.remarks:
             if remark.code != "DATA_VALUE_OUTSIDE" or not clamped.issuperset(["salary"]):
                 raise DataFault(remark.code, "does not fit")
+        people, ways = config.datasets["people"], study.linkage.normalise
+        for remark in row_remarks(people, study.related, study.schema, ways, folder=config.state_directory):
+            raise DataFault(remark.code, "does not fit")
+        for related in study.related:
+            rows = check_records(people.tables["visits"], row_variables(related, study.schema), ways, ())
+            if any(remark.code != "DATA_ID_DUPLICATE" for remark in rows.remarks):
+                raise DataFault("DATA_VALUE_OUTSIDE", "does not fit")
         holding = read_holding(config, study, **rest)
         if holding.n_records < study.linkage.minimum_common_records:
             raise DataFault("DATA_ID_DUPLICATE", "too few")
@@ -449,8 +539,8 @@ async def test_rules_that_cover_no_such_study_let_all_of_them_wait(pki: Path, tm
     studies = attack.studies(base(tmp_path))
     usual = codebook({"base": base(tmp_path)})
     first, second = [
-        await transcript(pki, tmp_path / str(number), people, studies, usual)
-        for number, people in enumerate(attack.tables)
+        await transcript(pki, tmp_path / str(number), tables, studies, usual)
+        for number, tables in enumerate(attack.both)
     ]
     assert first == second
     assert approved(first) == set()
@@ -495,8 +585,7 @@ def paired(request: pytest.FixtureRequest, pki: Path, tmp_path: Path) -> tuple[t
     attack, name = attacks[request.param]
     study = attack.studies(base(tmp_path))[name]
     first, second = (
-        site(pki, tmp_path / str(number), people, codebook({name: study}))
-        for number, people in enumerate(attack.tables)
+        site(pki, tmp_path / str(number), tables, codebook({name: study})) for number, tables in enumerate(attack.both)
     )
     return (first, second), study
 

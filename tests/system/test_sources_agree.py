@@ -61,7 +61,7 @@ def clinic() -> pa.Table:
 
 
 def as_csv(table: pa.Table, path: Path) -> DatasetRule:
-    """The texts of the page `tables.md`, written by pandas."""
+    """The texts of `written_values.csv`, written by pandas."""
     frame = pd.DataFrame(
         {name: [("" if x is None else str(x)) for x in table[name].to_pylist()] for name in table.column_names}
     )

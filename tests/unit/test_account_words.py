@@ -41,8 +41,8 @@ from verticil.shared.study.document import Study
 
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
 SAME = (
-    "the same for everybody, by what is published; no limit is set for this reader: this site refuses noisy tables for "
-    "this reader alone; to allow them, add max_public_epsilon and max_public_epsilon_lifetime to [policy]"
+    "the same figures count for everybody, by what is published; this site has set no limit for this reader, so it refuses "
+    "noisy tables that only this reader gets; to allow them, add max_public_epsilon and max_public_epsilon_lifetime to [policy]"
 )
 STATED = """max_public_epsilon = 5.0
 max_public_epsilon_lifetime = 7.5
@@ -150,7 +150,7 @@ def test_where_masked_studies_are_permitted_their_limits_are_named_on_the_accoun
     digest = offer(folder, release_study)
     configured(folder, MASKED)
     alone = (
-        f"no limit is set for this reader: this site permits {OF_MASKED}, and refuses anything else; to allow them, add"
+        f"this site has set no limit for this reader: it permits {OF_MASKED}, and refuses everything else; to allow them, add"
         " max_public_epsilon and max_public_epsilon_lifetime to [policy]"
     )
     for command in (("show", digest), ("status",), ("ledger",), ("inbox",)):

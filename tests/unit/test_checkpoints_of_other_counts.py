@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from support import studies
-from support.noisy_tables import empty, truth
+from support.noisy_tables import empty, redrawn, truth
 from support.noisy_tables import study as noisy_study
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
@@ -22,7 +22,6 @@ from verticil.miner.storage.noisy_table_files import binding_of_tables, read_tab
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.joint import checkpoints as work
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.posterior.parent_sets import ParentSets
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, Study

@@ -120,7 +120,7 @@ def test_the_approval_names_its_rule_and_ends_with_it(folder, release_study, cap
 
 def sent(site: Site, record, *, name: str = "earlier") -> None:
     """The columns of a study were sent in an earlier one."""
-    for index, release in site.review(record, NOW).releases.items():
+    for index, release in site.review(record, NOW).column_draws.items():
         site.ledger.record(
             release, version_tag=b"", policy=site.config.policy, study_digest=b"e" * 32, study_id=name, unit=index,
             recipient="miner", artifact_sha256=b"a" * 32, size=1, at=NOW,

@@ -145,7 +145,10 @@ def test_the_command_says_both_figures_and_that_attacks_are_skipped(release: Pat
     words = " ".join(result.output.split())
     assert "by value" in words
     assert "`other` holds 81% of people" in words
-    assert "not computed: membership, attribution, classifiers, linkability, singling_out: each is skipped" in words
+    assert (
+        "not computed of disclosure: membership, attribution, classifiers, linkability, singling_out: each is skipped"
+        in words
+    )
     assert "sick is predicted: the other columns tell" in words
     assert "no attack was made" in words
     page = (tmp_path / "out" / "evaluation.html").read_text()

@@ -7,13 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from support.noisy_tables import N_STATES, PEOPLE, SIGMA, empty, study, truth
+from support.noisy_tables import N_STATES, PEOPLE, SIGMA, empty, redrawn, study, truth
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.search.protocol import Checkpoint, Interruption, LearningCancelled
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.joint.checkpoints import ForeignCheckpoint
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.privbayes.measuring import automatic_tau
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support.noisy_tables import PEOPLE, empty, study, truth
+from support.noisy_tables import PEOPLE, empty, redrawn, study, truth
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult
 from verticil.miner.learning.search.protocol import Checkpoint, Interruption
@@ -28,7 +28,6 @@ from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
 from verticil.shared.numerics.joint.noise import noised
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.prediction import predict
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.joint.tuning import TUNING
 from verticil.shared.synthesis.joint_records import joint_codes
 

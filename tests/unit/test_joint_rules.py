@@ -8,14 +8,13 @@ import itertools
 import numpy as np
 import pytest
 
-from support.noisy_tables import N_STATES, empty, study, truth
+from support.noisy_tables import N_STATES, empty, redrawn, study, truth
 from verticil.curator.learning import records_of
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.publication import published_joint
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.numerics.model.joint import WeightedRecords
 from verticil.shared.numerics.model.rounding import round_joint

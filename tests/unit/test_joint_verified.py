@@ -91,7 +91,7 @@ def refusal(folder: Path) -> str:
 
 def test_a_whole_release(content, tmp_path):
     assert refusal(writing.write_release(tmp_path / "honest", content)) == ""
-    codes, frame = records.released_records(content.network, content.study, content.n_common)
+    codes, frame = records.draw_release_records(content.network, content.study, content.n_common)
     other = dataclasses.replace(content, codes=codes, synthetic=frame)
     said = refusal(writing.write_release(tmp_path / "other", other))
     assert "the synthetic records were not drawn from the joint model" in said

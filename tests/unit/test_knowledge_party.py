@@ -19,7 +19,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.limits.rules import list_uncovered, questions_of
-from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
+from verticil.party.local_dataset import LocalDataset, column_draws_of, columns_of, read_holding
 from verticil.party.operator.check import check
 from verticil.party.operator.view_model import questions
 from verticil.party.storage.secret import SiteSecret
@@ -69,7 +69,7 @@ def config_of(folder: Path, values: list[str], *, extra: str = "", grown: list[s
 
 def held(config: PartyConfig, study: Study):
     holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
-    return holding, releases_of(config, study, holding, site_secret=SITE.value)[1]
+    return holding, column_draws_of(config, study, holding, site_secret=SITE.value)[1]
 
 
 def smoker(holding: LocalDataset, n: int) -> list[int]:
@@ -140,7 +140,7 @@ def test_a_flag_is_written_from_its_columns_and_stands_in_no_table(folder):
     ]
     np.testing.assert_array_equal(told, met[0] & met[1])
     assert told.sum() == ((ages >= 18) & (ages < 65) & smokes).sum()
-    releases = releases_of(config, study, holding, site_secret=SITE.value)
+    releases = column_draws_of(config, study, holding, site_secret=SITE.value)
     place = study.unit_of("told")
     assert releases[place].sources == ("flag of age, smoker",)
     assert releases[place].event.epsilon == releases[1].event.epsilon > 1
@@ -162,7 +162,7 @@ def test_what_a_flag_means_is_part_of_its_release_and_of_what_people_approve(fol
     other = dataclasses.replace(TOLD, when=TOLD.when[1:])
     same = dataclasses.replace(TOLD, when=(TOLD.when[0], dataclasses.replace(TOLD.when[1], values=("no",))))
     sent = [
-        releases_of(config, s, held(config, s)[0], site_secret=SITE.value)[s.unit_of("told")]
+        column_draws_of(config, s, held(config, s)[0], site_secret=SITE.value)[s.unit_of("told")]
         for s in (flagged(), flagged(flag=other), flagged(flag=same))
     ]
     assert len({each.codebook_digest for each in sent}) == 3
@@ -245,7 +245,7 @@ def test_a_column_that_follows_is_charged_nothing(folder):
     charged = [
         {
             release.variables: release.epsilon
-            for release in releases_of(config, s, held(config, s)[0], site_secret=SITE.value).values()
+            for release in column_draws_of(config, s, held(config, s)[0], site_secret=SITE.value).values()
         }
         for s in (study, whole)
     ]

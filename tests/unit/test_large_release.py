@@ -23,7 +23,7 @@ from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats.table_files import write_csv, write_parquet
 from verticil.shared.release.posterior import sets_fault
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.storage import unlinked_files as nameless
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -67,7 +67,7 @@ def content(request: pytest.FixtureRequest, release_content: ReleaseContent) -> 
 
 def drawn(content: ReleaseContent, folder: Path):
     networks = () if content.posterior is None else content.posterior.networks
-    return released_records(content.network, content.study, N, content.joint, networks, folder=folder)
+    return draw_release_records(content.network, content.study, N, content.joint, networks, folder=folder)
 
 
 def test_pieces_are_the_table(content: ReleaseContent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_a_release_of_pieces_is_the_release(
 def test_at_full_size_the_parquet_file_has_the_same_bytes(release_content: ReleaseContent, tmp_path: Path) -> None:
     """Two row groups and a bit: what pyarrow makes of one frame."""
     n = 2 * written.PIECE + 1234
-    codes, table = released_records(release_content.network, release_content.study, n, folder=tmp_path)
+    codes, table = draw_release_records(release_content.network, release_content.study, n, folder=tmp_path)
     assert isinstance(table, PiecewiseTable)
     write_parquet(table, tmp_path / "pieces.parquet")
     write_parquet(pd.concat(table, ignore_index=True), tmp_path / "whole.parquet")

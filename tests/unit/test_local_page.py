@@ -55,7 +55,7 @@ def send(site: Site, study: Study) -> bytes:
     digest = offer(site, study)
     record = site.state.study(digest)
     verdict = site.voting.approve(record, "officer", NOW)
-    release = verdict.review.releases[0]
+    release = verdict.review.column_draws[0]
     tag = verdict.review.assessments[0].version_tag
     sha256 = hashlib.sha256(b"column").digest()
     facts = release.to_json()

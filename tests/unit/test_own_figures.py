@@ -26,7 +26,7 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats.table_files import write_csv, write_parquet
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
@@ -77,7 +77,7 @@ class Learned:
         drawn: JointModel | None = None,
     ) -> Path:
         """A release of this network; `rows` of the records that it draws instead of all, or those of `drawn` or `joint`."""
-        codes, frame = released_records(network, self.study, N_PEOPLE, drawn or joint)
+        codes, frame = draw_release_records(network, self.study, N_PEOPLE, drawn or joint)
         if rows is not None:
             codes, frame = tuple(column[rows] for column in codes), frame.iloc[list(rows)].reset_index(drop=True)
         shares, _ = model_shares(network)
@@ -285,8 +285,8 @@ def test_records_that_do_not_come_from_the_network_are_refused(demonstration: Le
     assert said.endswith("the synthetic records were not drawn from the network")
 
     folder = demonstration.write(tmp_path / "other", network)
-    other, _ = released_records(_changed(network, network.schema.index("sex"), _reversed), study, N_PEOPLE)
-    codes, _ = released_records(network, study, N_PEOPLE)
+    other, _ = draw_release_records(_changed(network, network.schema.index("sex"), _reversed), study, N_PEOPLE)
+    codes, _ = draw_release_records(network, study, N_PEOPLE)
     shuffled = [column.copy() for column in codes]
     np.random.default_rng(0).shuffle(shuffled[network.schema.index("education")])
     for records, name in ((other, "'sex'"), (shuffled, "'education'")):

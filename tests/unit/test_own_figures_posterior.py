@@ -20,7 +20,7 @@ from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import sets_fault
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
 
@@ -53,7 +53,7 @@ def refusal(
     folder: Path, study: Study, sent: list[Codes], result: LearnResult, posterior: PublishedPosterior
 ) -> tuple[str, str]:
     """What the parties say; empty: nothing."""
-    codes, frame = released_records(result.network, study, N, sampled=posterior.networks)
+    codes, frame = draw_release_records(result.network, study, N, sampled=posterior.networks)
     digest = canonical.digest(study).hex()
     content = ReleaseContent(
         study=study, study_digest=digest, effective_digest=digest, network=result.network, marginals=result.marginals,

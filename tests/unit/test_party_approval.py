@@ -263,7 +263,7 @@ def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study,
         review = site.review(site.state.find("heart"), NOW)
         holding = review.holding
         assert holding.n_records == N - 10
-        assert [release.dataset for release in review.releases.values()] == ["people", "habits"]
+        assert [release.dataset for release in review.column_draws.values()] == ["people", "habits"]
         pairs = sorted(zip(holding.codes["age"].tolist(), holding.codes["smoker"].tolist(), strict=True))
         bins = [0 if int(c[1]) < 18 else 1 if int(c[1]) < 65 else 2 for c in cells[10:]]
         assert pairs == sorted((b, int(c[2] == "yes")) for b, c in zip(bins, cells[10:], strict=True))

@@ -21,7 +21,7 @@ from verticil.party.dataset.column_draws import ColumnDraw, seals
 from verticil.party.dataset.compound_codes import Compound
 from verticil.party.dataset.perturb import compound_digest
 from verticil.party.dataset.source import check_records
-from verticil.party.local_dataset import LocalDataset, compounds_of, origins, read_holding, releases_of, unit_codes
+from verticil.party.local_dataset import LocalDataset, column_draws_of, compounds_of, origins, read_holding, unit_codes
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.database import Database
@@ -98,9 +98,9 @@ def in_order(holding: LocalDataset, study: Study) -> NDArray[np.unsignedinteger]
 def released(config: PartyConfig, study: Study, index: int) -> dict[bytes, list[int]]:
     """What is released of each person, by the person's tag."""
     holding = read(config, study)
-    release = releases_of(config, study, holding, site_secret=SECRET)[index]
+    release = column_draws_of(config, study, holding, site_secret=SECRET)[index]
     rows = np.arange(holding.n_records)
-    codes = randomize(holding, rows, study, index, release=release, version_tag=b"", site_secret=SECRET)
+    codes = randomize(holding, rows, study, index, column_draw=release, version_tag=b"", site_secret=SECRET)
     sets: Any = codes.reshape(holding.n_records, -1)
     return {tag.tobytes(): row.tolist() for tag, row in zip(holding.tags, sets, strict=True)}
 
@@ -186,16 +186,16 @@ def test_the_true_combination_is_drawn_once_and_by_its_code(folder, release_stud
     """By the identity: what is released is the code of the combination; by hand: Married is 0, 1, 2, Single Own-child is 3."""
     study = study_of(release_study, transition=quantize(np.eye(4)), scheme="none")
     holding = read(config_of(folder), study)
-    release = releases_of(config_of(folder), study, holding, site_secret=SECRET)[0]
+    release = column_draws_of(config_of(folder), study, holding, site_secret=SECRET)[0]
     rows = in_table(holding)
-    codes = randomize(holding, rows, study, 0, release=release, version_tag=b"", site_secret=SECRET)
+    codes = randomize(holding, rows, study, 0, column_draw=release, version_tag=b"", site_secret=SECRET)
     assert codes.tolist() == [i % 3 if i % 2 else 3 for i in range(N)]
 
 
 def test_what_a_compound_release_is_made_of(folder, release_study):
     study, config = study_of(release_study), config_of(folder)
     holding = read(config, study)
-    release = releases_of(config, study, holding, site_secret=SECRET)[0]
+    release = column_draws_of(config, study, holding, site_secret=SECRET)[0]
     assert (release.variables, release.sources) == (("marital-status", "relationship"),) * 2
     assert release.epsilon == pytest.approx(2.0)
     plain = [
@@ -203,7 +203,7 @@ def test_what_a_compound_release_is_made_of(folder, release_study):
         for v in study.schema.variables
     ]
     alone = dataclasses.replace(study, units=tuple(plain))
-    singles = releases_of(config, alone, read(config, alone), site_secret=SECRET)
+    singles = column_draws_of(config, alone, read(config, alone), site_secret=SECRET)
     digests = singles[0].codebook_digest + singles[1].codebook_digest
     assert release.codebook_digest == hashlib.sha256(digests + b"[[1,0],[1,1]]").digest()
     blocks = [
@@ -212,7 +212,7 @@ def test_what_a_compound_release_is_made_of(folder, release_study):
     assert release.fingerprint == hashlib.sha256(b"".join(sorted(blocks))).digest()
     # Of the rules for columns only those of the compound's own enter.
     other = config_of(folder, '[dataset.people.columns.ward]\nsource = "ward"\nrecode = { "9" = "0" }\n')
-    assert releases_of(other, study, read(other, study), site_secret=SECRET)[0] == release
+    assert column_draws_of(other, study, read(other, study), site_secret=SECRET)[0] == release
 
 
 def variants() -> dict[str, dict[str, Any]]:
@@ -230,7 +230,7 @@ def test_whatever_changes_a_code_is_another_draw(folder, release_study):
     draws = {}
     for name, changes in {"plain": {}, **variants()}.items():
         study = study_of(release_study, **changes)
-        draws[name] = releases_of(config, study, read(config, study), site_secret=SECRET)[0].draw
+        draws[name] = column_draws_of(config, study, read(config, study), site_secret=SECRET)[0].draw
     assert len(set(draws.values())) == len(draws)
 
 
@@ -261,8 +261,8 @@ def test_a_column_that_was_released_alone_is_charged_in_full_in_a_compound(folde
         transition=quantize(symmetric(2, epsilon=2.5)),
     )
     single = dataclasses.replace(study, schema=Schema(variables=study.schema.variables[:1]), units=(alone,))
-    before = releases_of(config, single, read(config, single), site_secret=SECRET)[0]
-    together = releases_of(config, study, read(config, study), site_secret=SECRET)[0]
+    before = column_draws_of(config, single, read(config, single), site_secret=SECRET)[0]
+    together = column_draws_of(config, study, read(config, study), site_secret=SECRET)[0]
     (tmp_path / "database").mkdir()
     with Database(tmp_path / "database", create=True) as database:
         ledger = Ledger(database)
@@ -282,7 +282,9 @@ def test_an_approval_binds_to_the_data_of_every_column_of_a_compound(folder, rel
     config, study = config_of(folder), study_of(release_study)
 
     def sealed() -> dict[int, bytes]:
-        return seals(releases_of(config, study, read(config, study), site_secret=SECRET), b"p" * 32, site_secret=SECRET)
+        return seals(
+            column_draws_of(config, study, read(config, study), site_secret=SECRET), b"p" * 32, site_secret=SECRET
+        )
 
     before = sealed()
     text = (folder / "people.csv").read_text()

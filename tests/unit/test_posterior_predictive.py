@@ -20,7 +20,7 @@ from verticil.shared.numerics.posterior.combining import of_full, of_spread
 from verticil.shared.numerics.posterior.predictive import (
     Predictive,
     chosen_graphs,
-    draw_records,
+    draw_records_along_edges,
     drawn_family,
     hpd,
     predictive,
@@ -214,7 +214,7 @@ def test_records_are_of_their_network() -> None:
     network = drawn(graph, schema(2, 3, 2), lambda members: 1000 * np.array(tables[members]), generator)
     joint = network.families[0].probability[0][:, None, None] * network.families[1].probability[:, :, None]
     joint = joint * network.families[2].probability.reshape(2, 3, 2)
-    counts = draw_records(network, 20_000, generator).counts(0, 1, 2)
+    counts = draw_records_along_edges(network, 20_000, generator).counts(0, 1, 2)
     assert counts.sum() == 20_000
     assert stats.chisquare(counts.ravel(), 20_000 * joint.ravel() / joint.sum()).pvalue > 1e-4
     turned = joint[::-1]

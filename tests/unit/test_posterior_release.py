@@ -19,7 +19,7 @@ from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import posterior as posterior_json
 from verticil.shared.release.limits import release_limits
 from verticil.shared.release.posterior import check_sets, posterior_files, set_file, sets_fault
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.release.verification import _check_documents
 from verticil.shared.synthesis.record_checks import FALSE_ALARMS, read_records, unlikely_family
 from verticil.shared.synthesis.synthesis import _in_turn
@@ -130,7 +130,7 @@ def test_records_are_shared_evenly_among_the_networks(content, folder):
 
 def test_a_study_may_keep_the_consensus(release_content, tmp_path):
     made = with_posterior(release_content, sample_from="network")
-    codes, synthetic = released_records(made.network, made.study, made.n_common)
+    codes, synthetic = draw_release_records(made.network, made.study, made.n_common)
     made = dataclasses.replace(made, codes=codes, synthetic=synthetic)
     folder = write_release(tmp_path / "release", made)
     assert refusal(folder) == ""
@@ -166,7 +166,7 @@ def test_a_planted_set_is_found(content, folder, number):
 
 def test_planted_records_are_found(content, folder):
     """The release's own records, of which every third is of one network: all of them from the first one are found."""
-    _, frame = released_records(
+    _, frame = draw_release_records(
         content.network, content.study, content.n_common, sampled=content.posterior.networks[:1] * 3
     )
     made = dataclasses.replace(content, synthetic=frame)

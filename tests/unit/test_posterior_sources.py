@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from support import studies
-from support.noisy_tables import empty, truth
+from support.noisy_tables import empty, redrawn, truth
 from support.noisy_tables import study as noisy_study
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
@@ -32,7 +32,6 @@ from verticil.miner.learning.search.protocol import (
 from verticil.miner.learning.structure import search_problem
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.inverse_estimation import as_design
-from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.numerics.knowledge.rules import Function, Knowledge
 from verticil.shared.numerics.model.constraints import declared_constraints
 from verticil.shared.numerics.model.elimination import network_pair

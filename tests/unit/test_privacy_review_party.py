@@ -14,7 +14,7 @@ import pytest
 from support.documents import party_toml
 from support.site_folder import task_of, write_site
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.local_dataset import read_holding, releases_of
+from verticil.party.local_dataset import column_draws_of, read_holding
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.protocol.outgoing_errors import redact_error
 from verticil.party.protocol.randomization import randomize
@@ -108,7 +108,7 @@ def test_approvals_do_not_tell_whether_two_studies_see_the_same_codes(folder, re
 
 def releases_of_all(site: Site, study: Study):
     digest = offer(site, study)
-    return site.releases(study, site.read(site.state.study(digest))).values()
+    return site.column_draws(study, site.read(site.state.study(digest))).values()
 
 
 def test_two_variables_of_one_study_with_equal_codes_are_not_told_to_be_equal(folder, release_study):
@@ -170,14 +170,16 @@ def test_each_new_encoding_is_a_new_draw_charged_in_full_until_the_budget_is_spe
             matrix = quantize(symmetric(variable.n_states, epsilon=2.0))
             study = with_variables(release_study, (variable,), matrix, name=f"try-{number}")
             holding = site.read(site.state.study(offer(site, study)))
-            ((index, release),) = site.releases(study, holding).items()
+            ((index, release),) = site.column_draws(study, holding).items()
             if number == 4:
                 with pytest.raises(Refusal) as caught:
                     site.ledger.assess([release], config.policy)
                 assert caught.value.code == "BUDGET_EXCEEDED"
                 break
             (assessment,) = site.ledger.assess([release], config.policy)
-            drawn = randomize(holding, np.arange(N), study, index, release=release, version_tag=b"", site_secret=SECRET)
+            drawn = randomize(
+                holding, np.arange(N), study, index, column_draw=release, version_tag=b"", site_secret=SECRET
+            )
             codes.append(drawn.tobytes())
             charged.append(assessment.charge.epsilon)
             site.ledger.record(
@@ -208,7 +210,7 @@ def test_whatever_can_change_a_code_changes_the_draw_and_nothing_else_does(folde
         matrix = quantize(symmetric(changed.n_states, epsilon=2.0))
         study = with_variables(release_study, (changed,), matrix, name="one")
         holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
-        (release,) = releases_of(config, study, holding, site_secret=SECRET).values()
+        (release,) = column_draws_of(config, study, holding, site_secret=SECRET).values()
         return release.draw
 
     assert draw(change(variable)) != draw(variable)
@@ -278,9 +280,9 @@ def test_other_common_people_get_the_same_values(folder, release_study):
     """Two studies whose common people differ in one person: the difference is that person's randomized value, no more."""
     config = config_of(folder)
     holding = read_holding(config, release_study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
-    release = releases_of(config, release_study, holding, site_secret=SECRET)[0]
+    release = column_draws_of(config, release_study, holding, site_secret=SECRET)[0]
     everybody, without_one = np.arange(N), np.delete(np.arange(N), 7)
-    facts = {"release": release, "version_tag": b"", "site_secret": SECRET}
+    facts = {"column_draw": release, "version_tag": b"", "site_secret": SECRET}
     all_values = randomize(holding, everybody, release_study, 0, **facts)
     assert np.array_equal(randomize(holding, without_one, release_study, 0, **facts), np.delete(all_values, 7))
 

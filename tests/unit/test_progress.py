@@ -18,7 +18,7 @@ from verticil.shared.documents.progress import Meter, StepProgress
 from verticil.shared.release import records
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis import synthesis
 from verticil.shared.synthesis import table_columns as written
@@ -81,7 +81,7 @@ def test_drawing_and_writing_a_release_call_back(
     monkeypatch.setattr(records, "IN_ONE_PIECE", 0)
     monkeypatch.setattr(records, "CHUNK", 250)
     content = dataclasses.replace(release_content, n_common=700)
-    codes, table = released_records(content.network, content.study, 700, folder=tmp_path, progress=drawn.append)
+    codes, table = draw_release_records(content.network, content.study, 700, folder=tmp_path, progress=drawn.append)
     assert drawn == [250, 500, 700]
     made = dataclasses.replace(content, codes=codes, synthetic=table)
     write_release(tmp_path / "release", made, progress=wrote.append)

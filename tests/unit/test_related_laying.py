@@ -37,6 +37,10 @@ def labels(found: Laid, of: Study, person: int) -> list[str]:
     ]
 
 
+def words_of(found: Laid) -> str:
+    return " ".join(remark.message for remark in counts_of(study().related[0], found))
+
+
 def test_ties_and_holes_have_a_place(tmp_path: Path) -> None:
     """Rows of one day are in the order of their categories; a row without a day comes last, with a gap that is drawn."""
     rows = [("a", "2020-03-02", "C"), ("a", "", "A"), ("a", "2020-03-02", "B"), ("b", "2020-03-01", "A")]
@@ -46,7 +50,8 @@ def test_ties_and_holes_have_a_place(tmp_path: Path) -> None:
     assert (date, first, gap, second, third) == ("[2020-01-01,2020-07-01)", "B", "[0,1)", "C", "A")
     assert found.undeclared["visits[3].admitted.gap"].tolist() == [True, False, False]
     assert not found.undeclared["visits[2].admitted.gap"].any()
-    assert (found.n_unordered, found.n_without) == (1, 1)
+    assert (found.n_unordered, found.n_without, found.n_tied) == (1, 1, 1)
+    assert "1 rows have the 'admitted' of the person's row before" in words_of(found)
     assert labels(found, study(), 2) == ["no row"] * 6
 
 
@@ -55,10 +60,27 @@ def test_unknown_people_and_a_person_with_ten_thousand_rows_are_counted(tmp_path
     many = [("a", days[n % 366], "ABC"[n % 3]) for n in range(10_000)]
     found = read(tmp_path, [*many, ("x", "2020-01-01", "A"), ("", "2020-01-01", "A")], ["a", "b"])
     assert (found.n_beyond, found.n_people_beyond, found.n_unknown) == (9_997, 1, 2)
-    texts = list(counts_of(study().related[0], found))
+    texts = [remark.message for remark in counts_of(study().related[0], found)]
     assert "9,997 rows of 1 people are beyond max_rows = 3" in " ".join(texts)
     assert "2 of 10,002 rows are of people who are not in the table of people" in " ".join(texts)
     assert not any("2020" in text for text in texts)
+
+
+def test_values_without_a_category_and_lines_that_are_no_rows_are_counted(tmp_path: Path) -> None:
+    rows = [("a", "2020-03-02", "Z"), ("a", "2020-03-03", "A"), ("x", "2020-03-02", "Y"), ("b", "soon", "B")]
+    found = read(tmp_path, rows, ["a", "b"])
+    assert found.n_undeclared == {"ward": 2}
+    assert found.n_tied == 0
+    with (tmp_path / "visits.csv").open("a") as file:
+        file.write("a,2020-03-02\na,2020-03-02,A,A\n")
+    people = people_by_id(["a", "b"], np.arange(2, dtype=np.uint8)[:, None], ["trim"])
+    rule = DatasetRule(path=tmp_path / "visits.csv", format="csv", id="pid")
+    found = read_rows(rule, study().related[0], study().schema, people, key=bytes(32))
+    assert (found.n_rows, found.n_ragged) == (4, 2)
+    texts = words_of(found)
+    assert "of 4 rows, values without a declared category, in place of which one is drawn: column 'ward' 2" in texts
+    assert "2 lines have too many or too few fields and are left out" in texts
+    assert not any(value in texts for value in ("Z", "soon", "Y"))
 
 
 def test_rows_at_random_are_the_same_ones_under_one_secret(tmp_path: Path) -> None:

@@ -125,6 +125,36 @@ def test_the_package_has_keys_and_frictionless_accepts_them(made: tuple[Path, Sy
     assert ["foreign-key"] in errors  # what it accepted it had looked at
 
 
+def test_frictionless_accepts_numbers_in_order_that_add_up_beyond_the_last_edge(tmp_path: Path) -> None:
+    """Three readings a person, each 40 to 59 after the one before: of a meter that is declared up to 60."""
+    draw, n = np.random.default_rng(4), 200
+    pd.DataFrame({"pid": range(n), "sex": draw.choice(["f", "m"], n), "age": 30}).to_csv(
+        tmp_path / "people.csv", index=False
+    )
+    meter = np.cumsum(draw.integers(40, 60, (n, 3)), axis=1).ravel()
+    rows = pd.DataFrame({"pid": np.repeat(range(n), 3), "admitted": np.minimum(meter, 179), "ward": "A"})
+    rows.to_csv(tmp_path / "visits.csv", index=False)
+    text = STUDY.replace(
+        'type = "date"\nbins = [2020-01-01, 2020-07-01, 2021-01-01]', 'type = "integer"\nbins = [0, 30, 60]'
+    )
+    (tmp_path / "study.toml").write_text(text.replace('order = "admitted"', 'order = "admitted"\ngaps = [0, 40, 60]'))
+    made = run(tmp_path, "made", accept_noise=True)
+    release = tmp_path / "made" / "release"
+    assert pd.read_csv(release / "visits.csv")["admitted"].max() > 60
+    report = frictionless.validate(str(release / "datapackage.json"))
+    assert report.valid, report.flatten(["type", "message"])
+    package = json.loads((release / "datapackage.json").read_text())
+    (field,) = (
+        field
+        for item in package["resources"]
+        if item["name"] == "visits-csv"
+        for field in item["schema"]["fields"]
+        if field["name"] == "admitted"
+    )
+    assert field["constraints"] == {"required": True, "minimum": 0}
+    assert made.n_records == n
+
+
 @pytest.mark.parametrize("name", ["visits.csv", "people.csv", "visits.parquet"])
 def test_tables_that_are_not_those_of_the_records_are_found(
     made: tuple[Path, Synthesized], tmp_path: Path, name: str

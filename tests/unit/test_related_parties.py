@@ -20,6 +20,7 @@ from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.related.structure import records_fault
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import Study
+from verticil.shared.study.draft_review import origin_words
 from verticil.shared.study.reading import read_study_text
 from verticil.shared.synthesis.record_checks import read_records
 from verticil.simulation import simulate
@@ -269,3 +270,18 @@ def test_the_plan_says_how_far_what_comes_next_will_be_off() -> None:
     assert row_errors(tighter, visits, 6_000, 1.0).transitions > 1.2 * many.transitions
     words = [item.message for item in lint(masked, n=N) if item.code == "rows-error" and "visits" in item.where]
     assert re.search(r"if people have 1 / 2 rows in the mean, .* off by about [0-9.]+, [0-9.]+ points", words[0])
+
+
+def test_the_plan_of_as_many_slots_as_there_can_be_is_made() -> None:
+    """Factorials of such numbers of rows are no floating-point numbers. All lists of columns name them without slots."""
+    from verticil.analyst.related import row_errors
+
+    text = (
+        STUDY.replace("MODEL", 'model = "masked"').replace("TABLES", TABLES).replace("max_rows = 2", "max_rows = 200")
+    )
+    read = read_study_text(text.replace('table = "claims"', 'table = "claims"\nfrom = "public"'), Path())
+    claims = read.related[1]
+    few, many = (row_errors(read, claims, 6_000, rows).transitions for rows in (2.0, 150.0))
+    assert 0 < many < few <= 1
+    (sentence,) = (words for words in origin_words(read) if "claims.amount" in words)
+    assert "[" not in sentence

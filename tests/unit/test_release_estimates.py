@@ -13,8 +13,8 @@ from support.studies import study_of
 from verticil.analysis.design import design_of
 from verticil.analysis.formula import Formula, Term, parse
 from verticil.analysis.moments import regress_tables
+from verticil.analysis.published_shares import Measured
 from verticil.analysis.regression import regress
-from verticil.analysis.tables import Measured
 from verticil.analysis.tabulation import tabulate
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.numerics.estimation.contingency import family_table

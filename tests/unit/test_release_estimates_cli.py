@@ -15,7 +15,9 @@ from verticil.cli.main import main
 from verticil.shared.numerics.model.schema import Variable
 
 VARIABLES = (
-    Variable(name="weight", owner="a", labels=("[40,60)", "[60,80)", "[80,120)"), bins=(40.0, 60.0, 80.0, 120.0)),
+    Variable(
+        name="weight", owner="a", labels=("[40,60)", "[60,80)", "[80,120)"), bins=(40.0, 60.0, 80.0, 120.0), unit="kg"
+    ),
     Variable(name="ward", owner="a", labels=("north", "south", "ship")),
 )
 
@@ -48,7 +50,11 @@ def test_coefficients_are_printed_with_their_intervals_and_what_they_are_compare
     lines = shown.splitlines()
     assert lines[1].split() == ["coefficient", "estimate", "standard", "error", "90", "%", "interval"]
     assert lines[3].split()[:2] == ["ward[south]", f"{own.estimate[1]:.4g}"]
-    assert lines[-2:] == ["ward: compared with north", "too rare for a coefficient of their own: ward[ship]"]
+    assert lines[-3:] == [
+        "weight: in kg",
+        "ward: compared with north",
+        "too rare for a coefficient of their own: ward[ship]",
+    ]
     answer = json.loads(run(release, monkeypatch, capsys, *words, "--format", "json")[1])
     assert [row["low"] for row in answer["coefficients"]] == own.low.tolist()
     assert (answer["level"], answer["reference"], answer["merged"]) == (0.9, {"ward": "north"}, ["ward[ship]"])

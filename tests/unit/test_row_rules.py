@@ -12,10 +12,12 @@ import pytest
 from verticil.api import load
 from verticil.curator import synthesize
 from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge.reasoning import ask
 from verticil.shared.numerics.knowledge.support import support
 from verticil.shared.study.canonical import from_bytes, to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study_text
+from verticil.shared.study.related_tables import slot_rules
 from verticil.shared.synthesis.ordered_numbers import broken_order, ordered_numbers
 
 N = 1200
@@ -206,6 +208,39 @@ def test_records_whose_bins_cannot_keep_a_sum_are_impossible() -> None:
     codes[place["visits[2].admitted.gap"]][1] = 2  # 61 days after January 2020 are in March, and death is before it
     assert rules.holds(codes).tolist() == [True, False]
     assert rules.find_broken_rule(codes).startswith("no visit after death")
+
+
+@pytest.mark.parametrize(
+    ("given", "rules"),
+    [
+        ("visits[1].admitted=2019-05-01 visits[2].admitted.gap=2 visits[3].admitted.gap=60 death=2019-07-02", ""),
+        (
+            "visits[1].admitted=2019-05-01 visits[2].admitted.gap=3 visits[3].admitted.gap=60 death=2019-07-02",
+            "no visit after death (3)",
+        ),
+        ("visits[1].admitted=2019-05-01 visits[3].admitted.gap=62 death=2019-07-02", ""),
+        ("visits[1].admitted=2019-05-01 visits[3].admitted.gap=63 death=2019-07-02", "no visit after death (3)"),
+        ("visits[1].admitted=2019-05-01 visits[3].admitted.gap=63 death=alive", ""),
+        ("visits[1].admitted=2019-05-01 visits[3].admitted.gap=[61,200) death=2019-06-30", "no visit after death (3)"),
+        ("visits[2].admitted.gap=63 death=2019-01-02", ""),  # no first day is given, and none need be
+        ("visits.rows=2 visits[2].ward=heart", ""),
+        ("visits.rows=1 visits[2].ward=heart", "a row in visits[2].ward"),
+        ("visits.rows=1 visits[2].ward=no_row visits[1].ward=heart", ""),
+        ("visits.rows=1 visits[1].ward=no_row", "no row in visits[1].ward"),
+        ("visits[1].ward=birth sex=m", "who gives birth; a row in visits[1].ward"),
+        (
+            "visits[1].ward=death visits[2].ward=heart",
+            "nobody leaves the ward of the dead; a row in visits[2].ward",
+        ),
+    ],
+)
+def test_what_is_asked_of_rows_is_answered_with_times_added_up_and_slots_filled(given: str, rules: str) -> None:
+    read = study()
+    values = dict(pair.replace("_", " ").split("=") for pair in given.split())
+    answer = ask(read.knowledge, read.schema, values, structure=tuple(slot_rules(read, values)))
+    assert "; ".join(answer.rules) == rules
+    assert answer.possible == (not rules)
+    assert len(answer.words) == len(answer.rules)
 
 
 @pytest.mark.parametrize(

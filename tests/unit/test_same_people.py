@@ -76,14 +76,14 @@ def send(site: Site, study: Study) -> tuple[float, dict[int, bytes]]:
     review = site.voting.approve(site.state.study(digest), "officer", NOW).review
     site.sketches.take(review.holding.tables, for_study=True)
     charged, columns = 0.0, dict[int, bytes]()
-    for unit, release in site.releases(review.study, review.holding).items():
+    for unit, release in site.column_draws(review.study, review.holding).items():
         charged += site.ledger.record(
             release, version_tag=b"", policy=site.config.policy, study_digest=digest, study_id=study.id, unit=unit,
             recipient="miner", artifact_sha256=bytes([unit]) * 32, size=1, at=NOW,
         ).epsilon  # fmt: skip
         everyone = np.argsort(key_numbers(review.holding.keys[:, :8]))  # in an order that no study chooses
         columns[unit] = randomize(
-            review.holding, everyone, review.study, unit, release=release, version_tag=b"", site_secret=SECRET
+            review.holding, everyone, review.study, unit, column_draw=release, version_tag=b"", site_secret=SECRET
         ).tobytes()
     return charged, columns
 
@@ -390,7 +390,7 @@ def test_one_draw_of_two_versions_of_the_data_in_one_study_is_refused_before_any
     """Two tables of the same people with the same column: the noise is the same, so a second one shows which values differ."""
     with Site.open(configured(folder)) as site:
         review = site.review(site.state.study(offer(site, release_study)), NOW)
-        release: ColumnDraw = next(iter(review.releases.values()))
+        release: ColumnDraw = next(iter(review.column_draws.values()))
         other = dataclasses.replace(release, fingerprint=b"o" * 32)
         with pytest.raises(Refusal, match="DATA_CHANGED"):
             site.ledger.assess([release, other], site.config.policy)
@@ -404,7 +404,7 @@ def test_statistics_and_linkage_ask_whose_people_they_are(folder: Path, release_
     with Site.open(configured(folder)) as site:
         send(site, release_study)
         review = site.review(site.state.study(canonical.digest(release_study)), NOW)
-        first = next(iter(review.releases.values()))
+        first = next(iter(review.column_draws.values()))
         statistics = dataclasses.replace(first, event=noise, codebook_digest=b"s" * 32)
         about = {"study_id": "s", "recipient": "everyone", "artifact_sha256": b"", "size": 0, "at": NOW}
         link = dataclasses.replace(statistics, event=Linkage(mode="keyed-hash"))
@@ -434,7 +434,7 @@ def test_room_that_is_kept_under_one_name_is_kept_for_all_names_of_the_people(
     with Site.open(configured(folder)) as site:
         digest = offer(site, release_study)
         review = site.review(site.state.study(digest), NOW)
-        site.ledger.reserve(digest, review.releases, site.config.policy, shared={})
+        site.ledger.reserve(digest, review.column_draws, site.config.policy, shared={})
         kept = site.ledger.sum_reserved()
         assert kept["people"].epsilon > 2
     with Site.open(configured(folder, CLINICDB, people="clinicdb")) as site:

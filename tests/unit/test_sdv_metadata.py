@@ -18,7 +18,7 @@ from verticil.shared.synthesis.synthesis import decode_of_study
 
 KEYS_OF_TYPES = {
     "id": {"regex_format"},
-    "numerical": {"computer_representation"},
+    "numerical": set(),
     "categorical": {"order", "order_by"},
     "boolean": set(),
     "datetime": {"datetime_format"},
@@ -105,11 +105,11 @@ def test_types_are_those_of_the_columns() -> None:
     people, visits = tables["people"]["columns"], tables["visits"]["columns"]
     assert people["left"] == {"sdtype": "datetime", "datetime_format": "%d.%m.%Y %H:%M"}
     assert people["insured"] == {"sdtype": "boolean"}
-    assert people["age"] == {"sdtype": "numerical", "computer_representation": "Int64"}
+    assert people["age"] == {"sdtype": "numerical"}
     assert visits["admitted"] == {"sdtype": "datetime", "datetime_format": "%Y-%m-%d"}
-    assert visits["cost"] == {"sdtype": "numerical", "computer_representation": "Float"}
+    assert visits["cost"] == {"sdtype": "numerical"}
     assert visits["ward"] == {"sdtype": "categorical"}
-    assert visits["row"] == {"sdtype": "numerical", "computer_representation": "Int64"}
+    assert visits["row"] == {"sdtype": "numerical"}
 
 
 def test_the_rules_of_the_page_find_a_planted_fault() -> None:

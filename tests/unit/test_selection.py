@@ -14,7 +14,7 @@ import pytest
 from support import studies
 from support.tuning import tune
 from verticil.miner.learning import selection, structure
-from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
+from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_network
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.scoring import column_groups as groups
 from verticil.miner.learning.scoring import counting
@@ -82,7 +82,7 @@ def answer(found: SelectedStructure) -> tuple[object, ...]:
 
 
 def likelihood(held: HeldOut, network: Network) -> float:
-    return float(held.likelihoods(sample_of(network, seed=1)).mean())
+    return float(held.likelihoods(sample_network(network, seed=1)).mean())
 
 
 def skeleton(dag: Dag) -> set[frozenset[int]]:
@@ -260,7 +260,7 @@ def test_a_function_among_other_columns_comes_through_auto_and_the_check_says_so
     assert by_search[CANDIDATES[1]].missing > 0.5
     assert learned.way is not None
     assert by_search[learned.way].missing == 0
-    sample = sample_of(learned.network, seed=1)
+    sample = sample_network(learned.network, seed=1)
     of_network = np.histogram2d(sample[0], sample[1], bins=16)[0] / len(sample[0])
     real = np.histogram2d(true[0], true[1], bins=16)[0] / 8000
     assert np.abs(of_network - real).sum() < 0.5 * np.abs(np.outer(real.sum(axis=1), real.sum(axis=0)) - real).sum()
@@ -274,7 +274,7 @@ def test_a_function_among_other_columns_comes_through_auto_and_the_check_says_so
         released,
     )
     loose = quick_network(study.schema, climb.result.dag, climb.tables, prior_count=0.5)
-    said = check_pairs(sample_of(loose, seed=1), n_states, climb.pairs)
+    said = check_pairs(sample_network(loose, seed=1), n_states, climb.pairs)
     assert said.worst == said.missing[0][:2] == (0, 1)
     assert said.distance > said.noise + 0.3
     assert said.strong >= said.missing[0][2] > 0.5

@@ -130,7 +130,7 @@ def test_rows_in_many_parts(table):
     assert (records.codes["age"] == (age >= 30)).all()
 
 
-@pytest.mark.parametrize("longest", [csv_files._LONGEST_ROW - 1_000_000, 2 * csv_files._LONGEST_ROW])
+@pytest.mark.parametrize("longest", [csv_files.LONGEST_ROW_BYTES - 1_000_000, 2 * csv_files.LONGEST_ROW_BYTES])
 def test_a_long_row_is_read_where_shorter_ones_have_been(table, longest: int) -> None:
     """Whoever reads blocks that it does not fit into begins anew: each row comes once, and each row left out is counted once."""
     generator = np.random.default_rng(0)
@@ -138,7 +138,7 @@ def test_a_long_row_is_read_where_shorter_ones_have_been(table, longest: int) ->
     lines = [f'{i},Male,"{"x" * n}\n"\n' for i, n in enumerate(lengths)]
     lines[7] = lines[250] = lines[299] = lines[302] = "too,few\n"
     rule = table("id,sex,note\n" + "".join(lines))
-    if longest > csv_files._LONGEST_ROW:
+    if longest > csv_files.LONGEST_ROW_BYTES:
         with pytest.raises(DataFault, match="a row is longer than 4 MiB or cut off"):
             list(read_parts(rule, ["id"]))
         return
@@ -333,8 +333,7 @@ REMARKS = {
         [
             (
                 "DATA_CATEGORY_UNSEEN",
-                "of 5 rows, values without a declared category, in place of which one is drawn (or missing taken, where it is"
-                " declared and they are empty): column 'sex' 5, column 'age' 1",
+                "5 rows, of which some have no declared category: column 'sex' 5, column 'age' 1; the node draws one for each",
                 '1 are empty (declare `missing` with the spelling "" in the study); 1 differ only in blanks',
             ),
             (

@@ -129,12 +129,12 @@ def holding_of(site: Site, study: Study) -> LocalDataset:
     )
 
 
-def releases_of(site: Site, study: Study) -> dict[int, ColumnDraw]:
-    return site.releases(study, holding_of(site, study))
+def column_draws_of(site: Site, study: Study) -> dict[int, ColumnDraw]:
+    return site.column_draws(study, holding_of(site, study))
 
 
 def age_of(site: Site, study: Study) -> ColumnDraw:
-    return next(item for item in releases_of(site, study).values() if item.variables == ("age",))
+    return next(item for item in column_draws_of(site, study).values() if item.variables == ("age",))
 
 
 def send(site: Site, release: ColumnDraw, study_digest: bytes, policy: Policy | None = None) -> float:

@@ -13,7 +13,7 @@ from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.numerics.model import elimination
 from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.release.formats import model_json
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, ReleaseRule
 from verticil.shared.study.reading import read_study
@@ -147,7 +147,7 @@ def test_the_model_file_keeps_them(release_content):
 def test_the_release_is_drawn_as_the_study_says(release_content, sampling, monkeypatch):
     network, study = release_content.network, release_content.study
     study = dataclasses.replace(study, release=dataclasses.replace(study.release, sampling=sampling))
-    codes, table = released_records(network, study, 5000)
+    codes, table = draw_release_records(network, study, 5000)
     assert len(table) == 5000
     counts = np.bincount(codes[0], minlength=network.schema.n_states[0])
     rounded = np.abs(counts - 5000 * network.families[0].probability[0]).max() < 1
@@ -155,7 +155,7 @@ def test_the_release_is_drawn_as_the_study_says(release_content, sampling, monke
     monkeypatch.setattr(elimination, "MAX_CLIQUE_CELLS", 3)
     if sampling == "without-replacement":
         with pytest.raises(DataFault, match=r"release\.sampling = 'without-replacement'") as caught:
-            released_records(network, study, 5000)
+            draw_release_records(network, study, 5000)
         assert "systematic" in caught.value.hint
     else:
-        assert released_records(network, study, 5000)[1].equals(table)
+        assert draw_release_records(network, study, 5000)[1].equals(table)

@@ -1,7 +1,8 @@
-"""The table of tables.md: a value has one text in Parquet, Arrow, CSV, DuckDB and PostgreSQL. And what SQLite makes of values."""
+"""A value has one text in Parquet, Arrow, CSV, DuckDB and PostgreSQL (written_values.csv). And what SQLite makes of values."""
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import re
 import sqlite3
@@ -21,14 +22,14 @@ from verticil.party.dataset.sources.open_source import header, missing_columns, 
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import DatasetRule, Format
 
-PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "operator" / "tables.md").read_text(encoding="utf-8")
+TABLE = Path(__file__).parents[1] / "data" / "written_values.csv"
 
 
 def _rows() -> list[tuple[str | None, str, str, str, str]]:
     """Value, type in Arrow, in PostgreSQL, in DuckDB, and text."""
-    lines = PAGE.partition("| value | Arrow, Parquet |")[2].partition("\n\n")[0].splitlines()[2:]
-    cells = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in lines]
-    return [(None if value == "null" else value, *rest) for value, *rest in cells]  # type: ignore[misc]
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        _, *rows = csv.reader(file)
+    return [(None if value == "null" else value, *rest) for value, *rest in rows]  # type: ignore[misc]
 
 
 ROWS: Final = _rows()

@@ -28,7 +28,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.perturb import perturb, record_tags, unit_key
 from verticil.party.dataset.undeclared_values import draw, substitute_key
-from verticil.party.local_dataset import read_holding, read_people, releases_of
+from verticil.party.local_dataset import column_draws_of, read_holding, read_people
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.mechanisms.transition import quantize, symmetric
@@ -126,8 +126,10 @@ def test_any_table_can_be_released(release_study: Study, rows: list[tuple[str, .
     ids = list(people.names())
     assert len(set(ids)) == len(ids) == holding.n_records
     assert "" not in ids
-    for index, release in releases_of(config, study, holding, site_secret=SECRET).items():
-        codes = randomize(holding, holding.everyone, study, index, release=release, version_tag=b"", site_secret=SECRET)
+    for index, release in column_draws_of(config, study, holding, site_secret=SECRET).items():
+        codes = randomize(
+            holding, holding.everyone, study, index, column_draw=release, version_tag=b"", site_secret=SECRET
+        )
         assert codes.shape == (holding.n_records,)
 
 
@@ -156,9 +158,11 @@ def test_a_table_that_was_valid_before_sends_the_same_bytes(
 def sent(config: PartyConfig, study: Study) -> str:
     holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
     whole = hashlib.sha256()
-    for index, release in releases_of(config, study, holding, site_secret=SECRET).items():
+    for index, release in column_draws_of(config, study, holding, site_secret=SECRET).items():
         whole.update(release.fingerprint)
-        codes = randomize(holding, holding.everyone, study, index, release=release, version_tag=b"", site_secret=SECRET)
+        codes = randomize(
+            holding, holding.everyone, study, index, column_draw=release, version_tag=b"", site_secret=SECRET
+        )
         whole.update(codes.tobytes())
     return whole.hexdigest()
 

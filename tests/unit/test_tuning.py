@@ -46,7 +46,7 @@ NOT_TUNED = {
     "joint/count.py": {"_COUNTING", "_BLOCK"},
     "joint/estimate.py": {"_COMPONENT_CELLS"},
     "joint/mixture.py": {"_BETAS", "_TINY", "_LEAST", "_BLOCK"},
-    "joint/prediction.py": {"_HARDLY_NEARER", "_DRAWS", "_LEAST", "_MEAN_ABSOLUTE", "_NODES", "_NODE_WEIGHTS"},
+    "joint/prediction.py": {"_ERROR", "_DRAWS", "_LEAST", "_MEAN_ABSOLUTE", "_NODES", "_NODE_WEIGHTS"},
     "joint/replicates.py": {"MOST"},
     "joint/stopping.py": {"_ROUNDING"},
     "joint/weighted_records.py": {"ATOMS", "CELLS", "OVERHEAD", "_TIMES", "_FEW", "_BOUND", "_EMPTY"},

@@ -21,7 +21,7 @@ from verticil.reproduce.privbayes import LINES
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.model.rounding import round_joint
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.study.document import Study
 
 
@@ -97,7 +97,7 @@ def test_the_federations_line_draws_from_what_its_release_publishes(monkeypatch:
     made = local.draw(table, 2.0, 1)
     joint = learned[0].joint
     assert joint is not None
-    published, _ = released_records(learned[0].network, studies[0], 400, round_joint(joint.model))
+    published, _ = draw_release_records(learned[0].network, studies[0], 400, round_joint(joint.model))
     assert all(np.array_equal(one, other) for one, other in zip(made, published, strict=True))
 
 

@@ -98,6 +98,12 @@ class Design:
         return dataclasses.replace(self, predictors=tuple(predictors), merged=(*self.merged, label)), transform
 
     @property
+    def numeric(self) -> tuple[int, ...]:
+        """Positions of the columns that count as numbers of their own scale."""
+        explained = (self.outcome,) * bool(np.any((self.values != 0) & (self.values != 1)))
+        return (*explained, *(predictor.variable for predictor in self.predictors if predictor.mean is not None))
+
+    @property
     def variables(self) -> tuple[int, ...]:
         """Positions of all columns, the outcome first."""
         return (self.outcome, *(predictor.variable for predictor in self.predictors))

@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 
 from verticil.analysis.design import Design
-from verticil.analysis.tables import N_DRAWS, N_RECORDS, Measured, Shares, published_shares, seeded
+from verticil.analysis.published_shares import N_DRAWS, N_RECORDS, Measured, Shares, published_shares, seeded
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import GateFailed
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from verticil.analysis.design import Design, design_of
 from verticil.analysis.formula import parse
 from verticil.analysis.moments import Coefficients, regress_tables
-from verticil.analysis.tables import Measured
+from verticil.analysis.published_shares import Measured
 from verticil.shared.core.errors import Misuse
 from verticil.shared.release.drawing import ReleaseModels
 

@@ -12,8 +12,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from verticil.analysis.published_shares import N_RECORDS, Measured, published_shares, seeded
 from verticil.analysis.regression import check_level
-from verticil.analysis.tables import N_RECORDS, Measured, published_shares, seeded
 from verticil.shared.core.arrays import Floats
 from verticil.shared.core.errors import Misuse
 from verticil.shared.release.drawing import ReleaseModels, variable_of

@@ -53,6 +53,8 @@ _FEW: Final = 20  # the mean of a bin with fewer rows is not told
 _WHOLE: Final = 0.95
 """Of the people with rows, so many have a slot for each; a draft has `_MOST_SLOTS` at most."""
 _MOST_SLOTS: Final = 8
+_LINKED: Final = 'within_bins = "linked"                  # numbers that go together do so inside their bins, too\n'
+"""Of several parties; an owner alone has it by itself."""
 _FOR_REGRESSIONS: Final = "tables that the release publishes, at no cost: `release regress` and `tabulate` need them"
 _MOST_CELLS: Final = 50_000  # of all pairs of columns
 _PER_VALUE: Final = 3  # rows; with fewer for each value, that one column is a function of another says nothing
@@ -212,7 +214,7 @@ def _write(
     related: Sequence[_Rows] = (),
 ) -> Draft:
     name_counts = Counter(item.name for table in read.values() for item in table.columns if item.source != id_column)
-    blocks, settings, all_notes, most = list[str](), list[str](), list[str](), 0
+    blocks, settings, all_notes, most, n_numbers = list[str](), list[str](), list[str](), 0, 0
     for party, table in read.items():
         notes = [f"{tables[party].name}: {note}" for note in table.notes] if len(read) > 1 else list(table.notes)
         own = [item for item in table.columns if item.source != id_column]
@@ -229,6 +231,7 @@ def _write(
             lines = [] if item.left_out else _variable(item, names[item.source], party, wording, alone=len(read) == 1)
             blocks_of_party.append("\n".join([*lines, *map(NOTE.__add__, column_notes)]))
             variables += [item] * bool(lines)
+            n_numbers += bool(lines) and bool(item.bins)
             drafted |= {names[item.source]: item} if lines else {}
         if not variables:
             raise DataFault(
@@ -259,7 +262,7 @@ def _write(
     text = (
         _head(tables, today, n_rows, wording, settings)
         + "\n\n".join(blocks)
-        + _tail(sum(block.startswith("[[variable]]") for block in blocks), most)
+        + _tail(sum(block.startswith("[[variable]]") for block in blocks), most, link=len(read) > 1 and n_numbers > 1)
         + _pairs(drafted if len(read) == 1 and not related else {})
     )
     return Draft(text=text, notes=tuple(all_notes))
@@ -302,8 +305,8 @@ minimum_common_records = {min(1000, max(1, n_rows // 2))}
 """
 
 
-def _tail(n_variables: int, most: int) -> str:
-    """Return the text that follows the variables, of which a party has `most`."""
+def _tail(n_variables: int, most: int, *, link: bool) -> str:
+    """Return the text that follows the variables, of which a party has `most`; `link`: numbers inside bins."""
     epsilon = min(_EPSILON, math.floor(100 * _EPSILON_OF_A_PARTY / most) / 100)
     return f"""
 
@@ -319,7 +322,7 @@ seed = 1
 [release]
 synthetic_records = "common"
 seed = 1
-"""
+{_LINKED * link}"""
 
 
 def _pairs(drafted: Mapping[str, ColumnProfile]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -91,7 +93,8 @@ def row_errors(study: Study, table: RelatedTable, n: int, rows: float) -> RowErr
         n: people.
         rows: mean of the people's numbers of rows.
     """
-    chances = [math.exp(-rows) * rows**k / math.factorial(k) for k in range(table.max_rows)]
+    steps = (rows / k for k in range(1, table.max_rows))
+    chances = list(itertools.accumulate(steps, operator.mul, initial=math.exp(-rows)))
     laid = sum(k * chance for k, chance in enumerate(chances)) + table.max_rows * (1 - sum(chances))
     with_next = max(n * (laid - (1 - chances[0])), 1.0)  # rows that have a next one
     deviation, slots = _deviation(study), table.max_rows - 1

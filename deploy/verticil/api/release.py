@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -464,7 +465,8 @@ class Release:
         A typed column has the type that a table of people has of it: ``Int64``, ``Float64``, ``string``, ordered categories,
         ``bool`` (``boolean`` where values can be missing), Python's dates and times, ``datetime64[us]`` with its zone. Of the
         others, columns of numbers are ``Int64`` or ``Float64``, and the rest categories. What is missing is null. With `binned`
-        numbers and moments are their bins and points, as ordered categories.
+        numbers and moments are their bins and points, as ordered categories. ``attrs["numbers"]`` says of each number how it
+        was made: ``bins`` (how many, and from whom), ``points`` (values of their own), ``inside`` (how values lie in a bin).
         """
         import io
 
@@ -472,13 +474,17 @@ class Release:
         import pyarrow as pa
 
         from verticil.api.frames import type_columns
+        from verticil.shared.study.number_words import number_words
 
         try:
             content = self._read("synthetic.parquet", most=self._check_table())
-            return type_columns(pd.read_parquet(io.BytesIO(content)), self.models, as_bins=binned)
+            frame = type_columns(pd.read_parquet(io.BytesIO(content)), self.models, as_bins=binned)
         except (pa.ArrowException, OSError, ValueError, KeyError):  # of a release that was not verified
             problem = f"{self.path / 'synthetic.parquet'}: is not the table of this release"
             raise GateFailed("RELEASE_INVALID", problem, hint="fetch the release again") from None
+        made = {} if self.models.study is None else number_words(self.models.study)
+        frame.attrs["numbers"] = {name: dataclasses.asdict(words) for name, words in made.items()}
+        return frame
 
     def tables(self, *, binned: bool = False) -> dict[str, pd.DataFrame]:
         """Return the tables of a release whose study has related tables: ``people``, and each of them by its name.
@@ -572,10 +578,10 @@ class Release:
         import pandas as pd
 
         from verticil.api.frames import type_columns
-        from verticil.shared.release.drawing import drawn
+        from verticil.shared.release.drawing import draw_record_tables
         from verticil.shared.synthesis.identifier import add_identifier
 
-        parts = drawn(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
+        parts = draw_record_tables(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
         study = self.models.study
         records = add_identifier(parts, None if study is None else study.identifier)
         return type_columns(pd.concat(list(records), ignore_index=True), self.models, as_bins=binned)
@@ -654,7 +660,7 @@ class Release:
         return head, f"verified: signed by {', '.join(self.verified.signers)}, {self.verified.published_at}", cost
 
     def _cost(self) -> str:
-        """Say what the study cost a person, for each reader; rounded upwards."""
+        """Say what the study cost a person, for each reader; rounded upwards. Of one owner's columns there is no reader."""
         from verticil.shared.privacy.figures import epsilon_words
 
         def delta(item: Mapping[str, Any]) -> str:
@@ -663,6 +669,7 @@ class Release:
         costs = [
             f"{epsilon_words(item['epsilon'])}{delta(item)} for {re.split('[:,]', item['reader'])[0]}"
             for item in self.document["privacy"]["accounts"]["list"]
+            if len(self.parties) > 1 or item["account"] != "columns"
         ]
         return f"each person: {'; '.join(costs)}"
 

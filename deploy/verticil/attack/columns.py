@@ -106,7 +106,7 @@ class Column:
             tree=None,
             n_rows=len(tags),
         )
-        release = ColumnDraw(
+        column_draw = ColumnDraw(
             variables=self.study.units[self.index].variables,
             dataset="people",
             sources=self.sources,
@@ -118,7 +118,7 @@ class Column:
         )
         rows = np.arange(len(tags), dtype=np.int64)
         codes = randomize(
-            holding, rows, self.study, self.index, release=release, version_tag=b"", site_secret=secret.value
+            holding, rows, self.study, self.index, column_draw=column_draw, version_tag=b"", site_secret=secret.value
         )
         return codes.astype(np.int64).reshape(len(tags), transition.codes_per_record)
 

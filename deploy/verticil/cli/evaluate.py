@@ -161,6 +161,7 @@ def _by_name(paths: list[Path]) -> dict[str, Path]:
 def _print(evaluation: Evaluation, folder: Path) -> None:
     from verticil.evaluate.figures import worst_first
     from verticil.evaluate.page import number, verdict_words, with_deviation
+    from verticil.evaluate.suite import METRICS
 
     for note in evaluation.notes:
         say(f"note: {note}", style="yellow")
@@ -200,9 +201,10 @@ def _print(evaluation: Evaluation, folder: Path) -> None:
     for one in evaluation.summaries:
         flags = f": {', '.join(one.flags)}" if one.flags else ""
         say(f"{one.candidate}{flags}: {one.words}")
-    for reason in dict.fromkeys(evaluation.left_out.values()):
-        names = [name for name, own in evaluation.left_out.items() if own == reason]
-        say(f"not computed: {', '.join(names)}: each {reason}", style="yellow")
+    families = {metric.name: metric.family for metric in METRICS}
+    for family, reason in dict.fromkeys((families[name], own) for name, own in evaluation.left_out.items()):
+        names = [name for name, own in evaluation.left_out.items() if (families[name], own) == (family, reason)]
+        say(f"not computed of {family}: {', '.join(names)}: each {reason}", style="yellow")
     if evaluation.across is not None:
         say(f"{evaluation.across['says']} The page has the joint tables of the release.")
     say(f"{folder}: evaluation.html and evaluation.json, from real data: internal")

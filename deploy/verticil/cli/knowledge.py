@@ -37,9 +37,10 @@ def ask(
     Only what the study states is asked, no data and no model: what is possible may still be rare.
     """
     from verticil.shared.numerics.knowledge.reasoning import ask as asked
+    from verticil.shared.study.related_tables import slot_rules
 
-    document = _read(study)
-    answer = asked(document.knowledge, document.schema, _parse_values(values))
+    document, given = _read(study), _parse_values(values)
+    answer = asked(document.knowledge, document.schema, given, structure=tuple(slot_rules(document, given)))
     if not emit(answer, form=form):
         combination = ", ".join(f"{name} = {label}" for name, label in answer.given)
         say(

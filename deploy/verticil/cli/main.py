@@ -58,7 +58,7 @@ def root(
 ) -> None:
     """Learn one Bayesian network from columns held by different organisations, and publish synthetic data.
 
-    No raw row leaves its owner: what is shipped is randomized at the owner, as the owner's officers approved.
+    No raw row leaves its owner. The owner's node randomizes every value before it leaves, as the owner's officers approved.
     """
 
 

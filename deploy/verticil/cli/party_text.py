@@ -96,7 +96,7 @@ def print_table(table: TableHeader | TableFit) -> None:
         return
     counts = table.counts
     put(f"data set {table.dataset}" + ("" if counts is None else f": {counts.records:,} records"))
-    put(f"  of its columns this study uses {table.used_columns} and not {table.extra_columns}")
+    put(f"  the study uses {table.used_columns} of its {table.used_columns + table.extra_columns} columns")
     for name in table.missing_columns:
         say(f"  column '{name}' is missing", style="red")
     if counts is not None:

@@ -106,7 +106,10 @@ def _both(account: AccountStatement) -> str:
 
 
 def _print_verified(result: VerifiedRelease) -> None:
-    signed = f"{result.statements} parties' signed parameters" if result.statements else f"{result.receipts} receipts"
+    has_one_owner = result.statements == 1
+    signed = f"{result.receipts} receipts"
+    if result.statements:
+        signed = "the owner's signed parameters" if has_one_owner else f"{result.statements} parties' signed parameters"
     evidence = "the plan of the round" if result.opened_tables_sha256 else signed
     put("[green]verified[/]: ", end="")
     say(f"{len(result.files)} files and {evidence}, signed by {', '.join(result.signers)}")
@@ -116,6 +119,8 @@ def _print_verified(result: VerifiedRelease) -> None:
     if result.countersigned_by:
         say(f"countersigned before publication by {', '.join(result.countersigned_by)}")
     for account in result.accounts:
+        if has_one_owner and account.reader.name == "columns":  # nobody else reads any
+            continue
         say(f"one person, all of it, for {account.reader.words}: {_both(account)}")
     if result.opened_tables_sha256:
         say(f"opened tables {result.opened_tables_sha256}: what every party got, and compares before it countersigns")
@@ -201,7 +206,7 @@ def sample(
     drawn and thrown away.
     """
     from verticil.shared.numerics.knowledge.columns import columns
-    from verticil.shared.release.drawing import drawn, open_models
+    from verticil.shared.release.drawing import draw_record_tables, open_models
     from verticil.shared.release.formats.table_files import write_table
 
     if out.suffix not in {".csv", ".parquet"}:
@@ -213,7 +218,7 @@ def sample(
     models = open_models(folder)
     source_name: Source | None = None if source is None else source.value
     with _options_named():
-        tables = drawn(
+        tables = draw_record_tables(
             models,
             n,
             seed=seed,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from verticil.analysis.tabulation import Tabulation
 
 _NUMBERS = ("estimate", "standard_error", "low", "high")
+_SCALES = {"date": "days since 1970-01-01", "datetime": "seconds since 1970-01-01", "time": "seconds since midnight"}
 
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="The release folder; its models are read, and nothing is verified.")
@@ -50,6 +51,9 @@ def regress(
         return
     say(formula)
     _print("coefficient", [[str(row["coefficient"])] for row in rows], rows, level)
+    for variable in (models.schema[place] for place in design.numeric):
+        if scale := _SCALES.get(variable.kind or "", variable.unit):
+            say(f"{variable.name}: in {scale}", style="dim")
     for column, category in design.reference.items():
         say(f"{column}: compared with {category}", style="dim")
     if design.merged:

@@ -16,7 +16,7 @@ from verticil.curator.reading import Table
 from verticil.curator.study import LEAST_RECORDS
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
-from verticil.miner.learning.publication import PublishedModels, draw_records, publish_models
+from verticil.miner.learning.publication import PublishedModels, draw_published_records, publish_models
 from verticil.miner.learning.search.protocol import SearchResult
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import unit_codes
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def learn_study(
     study: Study,
     table: Table,
-    release: ColumnDraw,
+    column_draw: ColumnDraw,
     *,
     secret: SiteSecret,
     step: Callable[[str], None],
@@ -54,7 +54,7 @@ def learn_study(
     Args:
         study: the owner's study.
         table: the people.
-        release: the measurement of them; the ledger has been charged for it if anything of the result is published.
+        column_draw: the measurement of them; the ledger has been charged for it if anything of the result is published.
         secret: of the owner.
         step: told each stage once.
         show: told how far a stage is, per cent by per cent; None: nobody watches.
@@ -69,8 +69,8 @@ def learn_study(
         return learn([unit_codes(study, index, own) for index in range(len(study.units))], study, progress=report)
     step("counting, with noise")
     if METHODS[study.structure.method].whole_table:
-        return _by_privbayes(study, table.codes, key=noise_key(release, secret))
-    tables = measure_tables(study, table, release, secret)
+        return _by_privbayes(study, table.codes, key=noise_key(column_draw, secret))
+    tables = measure_tables(study, table, column_draw, secret)
     return learn_from_tables(tables, study, progress=report)
 
 
@@ -149,7 +149,7 @@ def records_of(
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide for how the study draws.
     """
-    records = draw_records(result, models or publish_models(result, study), study, result.n_records)
+    records = draw_published_records(result, models or publish_models(result, study), study, result.n_records)
     if isinstance(records.table, PiecewiseTable):  # who asked for it is handed one frame
         import pandas as pd
 

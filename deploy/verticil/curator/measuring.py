@@ -67,26 +67,26 @@ def _choosing(study: Study) -> dict[str, Json]:
     return write(study.structure) | ({} if tau is None else {"tau": tau})
 
 
-def digest_of(release: ColumnDraw) -> bytes:
+def digest_of(column_draw: ColumnDraw) -> bytes:
     """Return the SHA-256 that names a measurement: 32 bytes."""
-    return hashlib.sha256(release.to_json().encode()).digest()
+    return hashlib.sha256(column_draw.to_json().encode()).digest()
 
 
-def noise_key(release: ColumnDraw, secret: SiteSecret) -> bytes:
+def noise_key(column_draw: ColumnDraw, secret: SiteSecret) -> bytes:
     """Return the key of a measurement's noise: 32 bytes, secret."""
-    return derived_key(secret.value, _PURPOSE, digest_of(release))
+    return derived_key(secret.value, _PURPOSE, digest_of(column_draw))
 
 
-def measure_tables(study: Study, table: Table, release: ColumnDraw, secret: SiteSecret) -> NoisyTables:
+def measure_tables(study: Study, table: Table, column_draw: ColumnDraw, secret: SiteSecret) -> NoisyTables:
     """Count, and add the noise; the ledger has been charged for it.
 
     Args:
         study, table: as for `measurement`.
-        release: of them.
+        column_draw: of them.
         secret: of the owner.
     """
     own = dict(zip(study.schema.names, table.codes, strict=True))
     columns = [unit_codes(study, index, own) for index in range(len(study.units))]
-    exact, key = counted_tables(columns, study), noise_key(release, secret)
+    exact, key = counted_tables(columns, study), noise_key(column_draw, secret)
     coarse_sigma = set_sigmas(study).coarse
     return noised_in_sets(exact, coarse_pairs(study), key, sigma=table_sigmas(study), coarse_sigma=coarse_sigma)

@@ -1,38 +1,36 @@
 """Bins that an owner measures (`verticil.shared.study.profiled_columns`), and what it should know of them.
 
 A study states the bounds of a number and no bins (``bins = "private"``). What is published says the bins, the noisy counts that
-they follow from, and that they were measured. Where the noise hides a column, it has the equal widths that stood for its bins.
+they follow from, and that they were measured. Where the noise hides a column, its bins follow from its bounds alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 
 from verticil.curator.measuring import noise_key
 from verticil.curator.reading import Table
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.numerics.estimation.profiles import Profile
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study import rules
 from verticil.shared.study.document import Study
 from verticil.shared.study.profiled_columns import in_bins, noisy_profile
-from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, with_profiles
+from verticil.shared.study.profiles import deviation_of_counts, profile_of_variable, share_outside, with_profiles
 from verticil.shared.study.tables import profiled, set_sigmas
 
 
 def measure_profiles(
-    study: Study, table: Table, release: ColumnDraw, secret: SiteSecret
+    study: Study, table: Table, column_draw: ColumnDraw, secret: SiteSecret
 ) -> tuple[Study, Table, tuple[str, ...]]:
     """Count the profiles, add noise, and put the table into the bins that follow; the ledger has been charged for it.
 
     Args:
         study: the owner's study.
         table: the people, by `verticil.shared.study.profiled_columns.grid_study`.
-        release: the measurement of them.
+        column_draw: the measurement of them.
         secret: of the owner.
 
     Returns:
@@ -43,7 +41,8 @@ def measure_profiles(
         return study, table, ()
     sigma = set_sigmas(study).profiles
     assert sigma is not None  # of each set that has tables
-    key, deviation = noise_key(release, secret), math.sqrt(discrete_gaussian.variance(sigma))
+    key, deviation = noise_key(column_draw, secret), deviation_of_counts(study)
+    assert deviation is not None
     counts = {
         study.schema[place].name: noisy_profile(
             study.schema[place], table.codes[place], key, place.to_bytes(4, "big"), sigma
@@ -56,8 +55,7 @@ def measure_profiles(
     remarks = list[str]()
     for place in places:
         variable = final.schema[place]
-        people = max(sum(variable.profile[: grid_of_variable(variable).size]), 1)
-        remarks += _remarks(variable, profile_of_variable(variable, deviation), deviation / people)
+        remarks += _remarks(variable, profile_of_variable(variable, deviation), deviation)
     return final, dataclasses.replace(table, codes=tuple(codes.values())), tuple(remarks)
 
 
@@ -73,21 +71,20 @@ def with_bins_of(document: Study, study: Study) -> Study:
     return dataclasses.replace(document, schema=dataclasses.replace(document.schema, variables=variables))
 
 
-def _remarks(variable: Variable, profile: Profile, noise: float) -> Iterator[str]:
+def _remarks(variable: Variable, profile: Profile, deviation: float) -> Iterator[str]:
     """Yield what a profile lost: all of it to the noise, or people outside the bounds.
 
     Args:
         variable: with its bins.
         profile: that they follow from.
-        noise: standard deviation of the noise on a count, of all people.
+        deviation: standard deviation of the noise on a count.
     """
     if not profile.bins:
         yield (
-            f"'{variable.name}': the noise hides its profile, so it has {variable.n_bins} bins of equal width between its "
-            "bounds: allow a larger epsilon, or declare bins"
+            f"'{variable.name}': the noise hides its profile, so its {variable.n_bins} bins follow from its bounds alone: allow "
+            "a larger epsilon, or declare bins"
         )
-    outside = profile.below + profile.above
-    if outside > max(0.01, 4 * noise):
+    if outside := share_outside(variable, profile, deviation):
         yield (
             f"'{variable.name}': about {100 * outside:.2g} % of the people have values outside its bounds (counted with noise), "
             "which go into the outer bins: widen the bounds"

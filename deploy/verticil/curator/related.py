@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.party.dataset import perturb
 from verticil.party.dataset import undeclared_values as substitutes
-from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, drawn_codes, read_rows
+from verticil.party.dataset.related_rows import PeopleOfRows, counts_of, fill_undeclared_codes, read_rows
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault, Misuse
@@ -113,7 +113,7 @@ def read_slots(
         rule, guesses = rule_for(rows_study(study, table), table.party, path, id_column)
         key = derived_key(secret.value, _PURPOSE, f"{dataset} {table.name}".encode())
         laid = read_rows(rule, table, study.schema, people, key=key)
-        remarks += (*guesses, *counts_of(table, laid))
+        remarks += (*guesses, *(remark.message for remark in counts_of(table, laid)))
         for number in range(1, table.max_rows + 1):
             for name, column in zip(table.slot(number), table.columns, strict=True):
                 own = rule.column(column)
@@ -131,5 +131,5 @@ def read_slots(
                 codebook_digest=found.codebooks[name],
             )
 
-        found.codes.update(drawn_codes(table, study.schema, laid, people.tags, key_of))
+        found.codes.update(fill_undeclared_codes(table, study.schema, laid, people.tags, key_of))
     return dataclasses.replace(found, remarks=tuple(remarks))

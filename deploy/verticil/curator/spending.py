@@ -53,13 +53,13 @@ def dataset_of(state: CuratorState, name: str, fingerprint: bytes) -> str:
     return state.database.first(str, query, (fingerprint,)) or name
 
 
-def charge(state: CuratorState, study: Study, release: ColumnDraw, *, budget: Cost, now: dt.datetime) -> Spending:
+def charge(state: CuratorState, study: Study, column_draw: ColumnDraw, *, budget: Cost, now: dt.datetime) -> Spending:
     """Charge a measurement; then it may be made: the charge is on the disk.
 
     Args:
         state: of the owner.
         study: the owner's study.
-        release: the measurement.
+        column_draw: the measurement.
         budget: what all releases of the data set may cost together.
         now: UTC.
 
@@ -67,14 +67,14 @@ def charge(state: CuratorState, study: Study, release: ColumnDraw, *, budget: Co
         Refusal: BUDGET_EXCEEDED, naming the studies that spent it; nothing is charged.
         DataFault: DISK_FULL, STATE_CORRUPT; nothing may be measured.
     """
-    digest = digest_of(release)
+    digest = digest_of(column_draw)
     with state.database.transaction():
         state.ledger.check_rows()
-        names = state.ledger.people.names(release.dataset)
+        names = state.ledger.people.names(column_draw.dataset)
         earlier = [row for row in state.ledger.rows() if row.dataset in names]
         mine = next((row for row in earlier if row.study_digest == digest.hex()), None)
         others = tuple(_words(row) for row in earlier if row is not mine)
-        cost = cost_of(release.event)
+        cost = cost_of(column_draw.event)
         # A ledger's sums are over what has a bound; of a table of which records as they are were published there is none.
         has_no_bound = math.isinf(cost.epsilon) or any(math.isinf(row.epsilon) for row in earlier)
         if mine is None:
@@ -85,7 +85,7 @@ def charge(state: CuratorState, study: Study, release: ColumnDraw, *, budget: Co
                         f"no bound holds for all releases of the data set, expected epsilon {budget.epsilon:.4g} at most",
                     )
                 state.ledger.record_shared(
-                    release,
+                    column_draw,
                     policy=_policy(budget),
                     study_digest=digest,
                     study_id=study.id,
@@ -97,13 +97,13 @@ def charge(state: CuratorState, study: Study, release: ColumnDraw, *, budget: Co
             except Refusal as error:
                 if error.code != "BUDGET_EXCEEDED":
                     raise
-                raise _explain_refusal(release.dataset, error, others) from None
+                raise _explain_refusal(column_draw.dataset, error, others) from None
     at = now.replace(microsecond=0) if mine is None else dt.datetime.fromisoformat(mine.at)
     return Spending(
         at=at,
         again=mine is not None,
         cost=cost,
-        total=UNLIMITED if has_no_bound else state.ledger.sum_charges(release.dataset, PUBLIC),
+        total=UNLIMITED if has_no_bound else state.ledger.sum_charges(column_draw.dataset, PUBLIC),
         others=others,
     )
 

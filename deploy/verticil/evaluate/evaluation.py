@@ -397,7 +397,6 @@ def _evaluate_metrics(
     left_out: dict[str, str] = {}
     figures: list[Figure] = []
     for number, metric in enumerate(metrics):
-        progress(metric.title, number / len(metrics))
         reason = _reason(metric, tables, all_rounds[0])
         if reason:
             left_out[metric.name] = reason
@@ -407,6 +406,7 @@ def _evaluate_metrics(
                 for name in tables.synthetic
             ]
             continue
+        progress(metric.title, number / len(metrics))
         # Attackers have the numbers beside the codes, and rules are about codes of either.
         with_numbers = metric.family in {"disclosure", "knowledge"}
         measurements = _measure_metric(

@@ -162,7 +162,7 @@ def _real_codes(
             drawn = rng.integers(0, variable.n_states - is_structural(variable), n)
             own = np.where(laid.undeclared[variable.name], drawn, own).astype(variable.code_dtype)
         codes.append(own)
-    return codes, [*remarks, *counts_of(table, laid)]
+    return codes, [*remarks, *(remark.message for remark in counts_of(table, laid))]
 
 
 def _figures(

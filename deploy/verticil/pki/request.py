@@ -48,7 +48,8 @@ from verticil.shared.federation.membership.installation import move_in, set_asid
 from verticil.shared.storage.disk import create_files, write_fault
 
 _KIND: Final = "verticil certificate request"
-_LIMIT_BYTES: Final = 65_536
+REQUEST_BYTES: Final = 65_536
+"""Most bytes of a request for a certificate."""
 _KEYS: Final = {"schema", "kind", "tls", "signing", "renews", "sealing"}
 _SEALING_BYTES: Final = 32
 _NEVER: Final = (
@@ -214,7 +215,7 @@ def read_request(path: Path) -> Request:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(_LIMIT_BYTES + 1)
+            content = file.read(REQUEST_BYTES + 1)
     except OSError as error:
         raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})") from None
     return parse_request(content, what=path.name)
@@ -345,8 +346,8 @@ def _in_use(certificate: Path, present: Sequence[x509.Certificate]) -> tuple[_Tl
 
 
 def _document(content: bytes, what: str) -> Mapping[str, object]:
-    if len(content) > _LIMIT_BYTES:
-        raise PeerFault("MESSAGE_INVALID", f"{what}: more than {_LIMIT_BYTES} bytes")
+    if len(content) > REQUEST_BYTES:
+        raise PeerFault("MESSAGE_INVALID", f"{what}: more than {REQUEST_BYTES} bytes")
     try:
         document: object = json.loads(content)
     except (ValueError, RecursionError):

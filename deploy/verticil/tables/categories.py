@@ -21,7 +21,7 @@ from verticil.tables.columns import (
 )
 from verticil.tables.hints import identifying_hint, mending_hint, unreadable_words
 from verticil.tables.ranges import FEWEST_ROWS
-from verticil.tables.types import SourceType
+from verticil.tables.source_types import SourceType
 
 IDENTIFYING: Final = 0.5
 """Texts with more distinct values than this part of the rows are left out."""

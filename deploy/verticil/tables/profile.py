@@ -19,7 +19,7 @@ import numpy as np
 from verticil.party.dataset.sources.files import types_without_text
 from verticil.party.dataset.sources.open_source import header
 from verticil.shared.core.arrays import Bools, Floats, Ints
-from verticil.shared.core.words import shortened
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind, read_texts
@@ -49,8 +49,8 @@ from verticil.tables.ranges import (
     without_point_bins,
 )
 from verticil.tables.reading import guess_reading
+from verticil.tables.source_types import SourceType, source_types
 from verticil.tables.texts import TextColumn, TextCounts, texts_of
-from verticil.tables.types import SourceType, source_types
 from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight, sample
 
 NOUNS: Final[Mapping[Kind, str]] = {

@@ -23,7 +23,7 @@ from verticil.tables.lost_lines import check_lines, comment_notes, ragged_notes,
 from verticil.tables.reading import guess_reading
 
 MAX_ROWS: Final = 20_000_000
-"""Most rows of a table that is held in memory as texts."""
+"""Most rows of a table that is drafted or evaluated: it is held in memory as texts."""
 MAX_CELLS: Final = 150_000_000
 """Most cells of such a table: some 24 bytes each while it is read."""
 

@@ -617,7 +617,7 @@ def _is_in(variable: Variable, places: Mapping[str, Origin], dataset: str) -> bo
     return variable.name in places and places[variable.name].dataset == dataset
 
 
-def release_of(
+def column_draw_of(
     study: Study,
     index: int,
     *,
@@ -663,10 +663,10 @@ def _unit_codebook(study: Study, index: int, places: Mapping[str, Origin]) -> by
     return perturb.compound_digest(codebooks, unit.impossible) if unit.is_compound else codebooks[0]
 
 
-def releases_of(
+def column_draws_of(
     config: PartyConfig, study: Study, holding: LocalDataset, *, site_secret: bytes
 ) -> dict[int, ColumnDraw]:
-    """`release_of` each of this party's units.
+    """`column_draw_of` each of this party's units.
 
     Args:
         config: where the tables are.
@@ -679,7 +679,7 @@ def releases_of(
     """
     places = origins(config, study)
     return {
-        index: release_of(
+        index: column_draw_of(
             study,
             index,
             places=places,

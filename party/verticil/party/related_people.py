@@ -14,7 +14,7 @@ from typing import Final
 from verticil.party.dataset import perturb
 from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.related_rows import drawn_codes, people_by_tag, read_rows, tags_by
+from verticil.party.dataset.related_rows import fill_undeclared_codes, people_by_tag, read_rows, tags_by
 from verticil.party.dataset.source import Batch
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import DatasetRule
@@ -145,7 +145,7 @@ def read_related(
 
         key = derived_key(site_secret, _PURPOSE, table.name.encode())
         laid = read_rows(rules[table.name], table, schema, people, key=key, folder=folder, watch=watch)
-        for name, codes in drawn_codes(table, schema, laid, people.tags, key_of):
+        for name, codes in fill_undeclared_codes(table, schema, laid, people.tags, key_of):
             found.codes[name] = codes
             found.fingerprints[name] = perturb.fingerprint(people.tags, codes)
             column = places[name].column

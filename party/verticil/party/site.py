@@ -14,7 +14,7 @@ from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.dataset.keyfile import read_key
-from verticil.party.local_dataset import LocalDataset, read_holding, releases_of
+from verticil.party.local_dataset import LocalDataset, column_draws_of, read_holding
 from verticil.party.people.sketches import Sketches
 from verticil.party.policy import approval_checks
 from verticil.party.policy.approval_checks import Review
@@ -152,10 +152,10 @@ class Site:
             today=at.date(),
         )
 
-    def releases(self, study: Study, holding: LocalDataset) -> dict[int, ColumnDraw]:
+    def column_draws(self, study: Study, holding: LocalDataset) -> dict[int, ColumnDraw]:
         """Return what releasing each of this party's units of `study` means; raises as `origins`."""
-        releases = releases_of(self.config, study, holding, site_secret=self.site_secret)
-        return approval_checks.as_drawn(releases, self.ledger)
+        column_draws = column_draws_of(self.config, study, holding, site_secret=self.site_secret)
+        return approval_checks.as_drawn(column_draws, self.ledger)
 
 
 def init_state(directory: Path, *, site_secret: bytes | None = None) -> None:

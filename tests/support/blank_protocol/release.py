@@ -22,7 +22,7 @@ from verticil.shared.numerics.model.network import Family, Marginal, Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.release.signatures import Trust, signed_document, signed_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -81,7 +81,7 @@ def assemble(context: PeerStudyContext) -> None:
     signed = [context.store.signed(context.digest, Kind.STATEMENT, name) for name in study.parties]
     statements = [read_statement(item.body, study, name) for item, name in zip(signed, study.parties, strict=True)]
     network, marginals = uniform_network(study)
-    codes, synthetic = released_records(network, study, statements[0].n_common)
+    codes, synthetic = draw_release_records(network, study, statements[0].n_common)
     content = ReleaseContent(
         study=study,
         study_digest=context.digest.hex(),

@@ -143,8 +143,8 @@ def generate(
         whose = read_whose(state_of_owner, path, owned, dataset=name, id_column=id_column, place=place)
         desk, people, name = whose.state, whose.table, whose.name
         event = study_training(owned, steps=numbers.steps, rate=numbers.rate(people.n_records))
-        release = _training(owned, people, event, numbers, dataset=name, desk=desk)
-        spending = charge(desk, owned, release, budget=budget, now=now)
+        column_draw = _training(owned, people, event, numbers, dataset=name, desk=desk)
+        spending = charge(desk, owned, column_draw, budget=budget, now=now)
         whose.remember()
         step("training the generator")
         trained = _trained(
@@ -152,8 +152,8 @@ def generate(
             people,
             event,
             numbers,
-            key=noise_key(release, desk.secret),
-            checkpoint=_checkpoint(folder, release),
+            key=noise_key(column_draw, desk.secret),
+            checkpoint=_checkpoint(folder, column_draw),
         )
         step("drawing records")
         wanted = owned.release.synthetic_records or people.n_records
@@ -222,12 +222,12 @@ def _training(
     )
 
 
-def _checkpoint(folder: Path, release: ColumnDraw) -> Path:
+def _checkpoint(folder: Path, column_draw: ColumnDraw) -> Path:
     """Where a training goes on after it was killed; it stays, so that the same again trains nothing."""
     place = folder / "generators"
     with disk_faults(place):
         place.mkdir(mode=0o700, exist_ok=True)
-    return place / f"{digest_of(release).hex()}.pt"
+    return place / f"{digest_of(column_draw).hex()}.pt"
 
 
 def _publish(target: Path, found: Generated) -> None:

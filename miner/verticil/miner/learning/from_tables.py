@@ -36,14 +36,14 @@ from verticil.miner.learning.scoring.scores import PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.miner.learning.tuning import TUNING
-from verticil.miner.learning.worth import estimate_worth
+from verticil.miner.learning.worth import can_state_worth, estimate_worth, moved_by_noise
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters
 from verticil.shared.numerics.joint.classes import Division
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, refitted, share_of_noisy
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
-from verticil.shared.numerics.joint.replicates import redrawn
+from verticil.shared.numerics.joint.replicates import recounted, with_noise_of
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Marginal, Network, PairEstimate
@@ -120,11 +120,10 @@ def learn_from_tables(
     check()
     of_model = ModelTables(model, tables.people, study.schema.names)
     pairs = noisy_pair_scores(tables, check=check)
-    models: list[JointModel] = []
     graph_sample: Sampled | None = None
     way: Search | None
     if study.samples_graphs:
-        models += _replicates(
+        models, moved = _replicates(
             joint, measured, support, own_divisions, seed=seed, check=check, progress=report("parameters")
         )
         graph_sample = _sample_graphs(models, pairs, study, tables.people, progress=report("searching"), stages=stages)
@@ -132,7 +131,7 @@ def learn_from_tables(
     else:
         with stages.stage("search") as own:
             result, way = _structure(tables, of_model, pairs, study, progress=report("searching"), interruption=own)
-        models += _replicates(
+        models, moved = _replicates(
             joint, measured, support, own_divisions, seed=seed, check=check, progress=report("parameters")
         )
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
@@ -176,7 +175,7 @@ def learn_from_tables(
         n_records=round(tables.people),
         joint=joint,
         posterior=posterior,
-        worth=estimate_worth(measured, model, models, study.schema.names),
+        worth=estimate_worth(measured, model, moved, study.schema.names),
     )
 
 
@@ -256,23 +255,34 @@ def _replicates(
     seed: int,
     check: Callable[[], None],
     progress: Callable[[float], None],
-) -> Iterator[JointModel]:
-    """Yield models of tables that were drawn from the estimated one; each by a single fit, which scatters more than several."""
+) -> tuple[list[JointModel], list[Floats]]:
+    """Return models of tables that were drawn from the estimated one, and how far noise moved some of them (`worth`).
+
+    Each is a single fit, which scatters more than several.
+    """
+    models, moved = list[JointModel](), list[Floats]()
+    n_moved = TUNING.worth_replicates if can_state_worth(tables) else 0
     for number in range(TUNING.replicates):
         check()
         progress(number / TUNING.replicates)
         generator = np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, 1]))
-        replicate = redrawn(tables, joint.model, generator)
+        people = recounted(tables, joint.model, generator)
+        replicate = with_noise_of(tables, people, generator)
         replicate = replicate.without(support.zeros) if support.restricts else replicate
-        yield refitted(
-            replicate,
-            joint,
-            seed=seed + 1 + number,
-            fits=TUNING.replicate_fits,
-            check=check,
-            divisions=own_divisions,
+        models.append(
+            refitted(
+                replicate,
+                joint,
+                seed=seed + 1 + number,
+                fits=TUNING.replicate_fits,
+                check=check,
+                divisions=own_divisions,
+            )
         )
+        if number < n_moved:
+            moved.append(moved_by_noise(models[-1], people))
     progress(1.0)
+    return models, moved
 
 
 def _strengths(

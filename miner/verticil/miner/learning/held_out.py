@@ -73,7 +73,7 @@ class HeldOut:
         """Return the mean log-likelihood of one held-out record's pair, nats, in each block; larger is better.
 
         Args:
-            sample: records of the model, see `pair_check.sample_of`.
+            sample: records of the model, see `sample_network`.
         """
         codes = [self._unit_codes(unit, sample) for unit in self._units]
         sizes = [unit.channel.n_states for unit in self._units]
@@ -187,7 +187,7 @@ class PairCheck:
     strong: float
 
 
-def sample_of(network: Network, *, seed: int, support: Support | None = None) -> Sample:
+def sample_network(network: Network, *, seed: int, support: Support | None = None) -> Sample:
     """Return records of a network that meet what is stated of all: codes of each variable.
 
     Raises:

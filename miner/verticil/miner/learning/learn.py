@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
+from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_network
 from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
 from verticil.miner.learning.posterior.draws import concentrations, drawing, drawing_with_counts
 from verticil.miner.learning.posterior.incomplete import (
@@ -310,7 +310,7 @@ def _pair(tables: FamilyTables, support: Support, pair: tuple[int, int], level: 
 
 def check_network(network: Network, pairs: PairScores, study: Study) -> PairCheck:
     """Compare the network with the tables of the pairs."""
-    sample = sample_of(network, seed=study.structure.seed, support=study.support())
+    sample = sample_network(network, seed=study.structure.seed, support=study.support())
     return check_pairs(sample, study.schema.n_states, pairs)
 
 

@@ -1,7 +1,7 @@
 """From what was learned to what is published, a stage each: models, records, content.
 
-`publish_models` rounds what a release may have of the models; `draw_records` draws the study's records from them; `content_of`
-says how all of it came about. Each stage takes the values that the stage before gives, and none looks at a table.
+`publish_models` rounds what a release may have of the models; `draw_published_records` draws the study's records from them;
+`content_of` says how all of it came about. Each stage takes the values that the stage before gives, and none looks at a table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from verticil.shared.numerics.posterior.result import StructurePosterior
 from verticil.shared.release.content import OpenedTables, ReleaseContent, SignedStatement, joint_fault
 from verticil.shared.release.formats.joint import fits
 from verticil.shared.release.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.table_columns import PiecewiseTable
@@ -104,7 +104,7 @@ def publish_models(result: LearnResult, study: Study) -> PublishedModels:
     return PublishedModels(joint=joint, joint_facts=facts, posterior=published_posterior(result.posterior, study))
 
 
-def draw_records(
+def draw_published_records(
     result: LearnResult,
     models: PublishedModels,
     study: Study,
@@ -113,9 +113,9 @@ def draw_records(
     folder: Path | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> DrawnRecords:
-    """Draw the study's records from the published models; arguments and errors as of `released_records`."""
+    """Draw the study's records from the published models; arguments and errors as of `draw_release_records`."""
     networks = () if models.posterior is None else models.posterior.networks
-    codes, table = released_records(
+    codes, table = draw_release_records(
         result.network, study, n_common, models.joint, networks, folder=folder, progress=progress
     )
     return DrawnRecords(codes=codes, table=table)

@@ -48,7 +48,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
+from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_network
 from verticil.miner.learning.posterior.graphs import Sampled, sampled_graphs
 from verticil.miner.learning.posterior.incomplete import Completed, completed_graphs
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
@@ -356,7 +356,7 @@ def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Cal
         network = quick_network(
             study.schema, result.dag, part.tables, prior_count=study.parameters.prior_count, support=support
         )
-        sample = sample_of(network, seed=study.structure.seed, support=support)
+        sample = sample_network(network, seed=study.structure.seed, support=support)
         trail.add(
             Candidate(
                 search=search,

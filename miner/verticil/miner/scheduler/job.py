@@ -231,7 +231,7 @@ def learn_and_write(
     """
     from verticil.miner.learning.from_tables import learn_from_tables
     from verticil.miner.learning.learn import LearnResult, learn
-    from verticil.miner.learning.publication import content_of, draw_records, publish_models
+    from verticil.miner.learning.publication import content_of, draw_published_records, publish_models
     from verticil.miner.learning.search.protocol import Interruption
     from verticil.miner.storage.noisy_table_files import read_tables
     from verticil.shared.release.folder.writing import write_release
@@ -261,7 +261,7 @@ def learn_and_write(
     models = publish_models(result, study)
     n_records = study.release.synthetic_records or job.n_common
     drawing = _meter("sampling", "drawing records", n_records, progress)
-    records = draw_records(result, models, study, job.n_common, folder=job.target.parent, progress=drawing.at)
+    records = draw_published_records(result, models, study, job.n_common, folder=job.target.parent, progress=drawing.at)
     progress("writing", 0)
     content = content_of(result, models, records, study, _origin(job, study, tables, clock()))
     writing = _meter("writing", "writing tables", 2 * n_records, progress)

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 from verticil.miner.storage.records import ReleaseFile, Seen, StoredList, StoredSignature, Upload
 from verticil.shared.federation.alignment.merkle import NODE_BYTES, Tree
 from verticil.shared.storage.database import Database
-from verticil.shared.storage.rows import Cell
+from verticil.shared.storage.row_values import Cell
 from verticil.shared.study.names import Named
 
 L = TypeVar("L", bound=StoredList)

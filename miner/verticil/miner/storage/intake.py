@@ -53,7 +53,7 @@ from verticil.miner.storage.store import (
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.federation.alignment.statements import sender
 from verticil.shared.numerics.model.artifact import packed_size, unpack_parts
-from verticil.shared.storage.rows import Cell
+from verticil.shared.storage.row_values import Cell
 from verticil.shared.study.approval import held_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.unit import Unit

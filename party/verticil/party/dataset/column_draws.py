@@ -1,4 +1,4 @@
-"""What is released of a local table, as the privacy ledger tells releases apart, and the column that it comes from.
+"""What is released of a local table, as the privacy ledger tells draws apart, and the column that it comes from.
 
 An approval leaves the site, so it does not hold the fingerprints of the data themselves: two that are equal, in two studies or
 under two codebooks, would tell exactly that no value changed, or that nobody lies between two bins. It holds seals (`seals`),
@@ -153,25 +153,25 @@ class Origins:
         return (self.fingerprint, self.source_fingerprint) == (other.fingerprint, other.source_fingerprint)
 
 
-def origins_of(releases: Mapping[int, ColumnDraw], n_records: int) -> dict[int, Origins]:
+def origins_of(column_draws: Mapping[int, ColumnDraw], n_records: int) -> dict[int, Origins]:
     """Return where the data of each unit come from and their fingerprint, to say later what changed."""
     return {
         index: Origins(
-            variables=release.variables,
-            dataset=release.dataset,
-            sources=release.sources,
-            codebook=release.codebook_digest.hex(),
-            transition=release.transition_digest.hex(),
-            secret=release.secret_id.hex(),
-            fingerprint=release.fingerprint.hex(),
+            variables=column_draw.variables,
+            dataset=column_draw.dataset,
+            sources=column_draw.sources,
+            codebook=column_draw.codebook_digest.hex(),
+            transition=column_draw.transition_digest.hex(),
+            secret=column_draw.secret_id.hex(),
+            fingerprint=column_draw.fingerprint.hex(),
             n_records=n_records,
-            source_fingerprint=release.source_fingerprint.hex(),
+            source_fingerprint=column_draw.source_fingerprint.hex(),
         )
-        for index, release in releases.items()
+        for index, column_draw in column_draws.items()
     }
 
 
-def seals(releases: Mapping[int, ColumnDraw], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
+def seals(column_draws: Mapping[int, ColumnDraw], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
     """Return what an approval says of the data of each unit: 32 bytes that change with the data and with where they come
     from.
 
@@ -182,15 +182,15 @@ def seals(releases: Mapping[int, ColumnDraw], proposal_digest: bytes, *, site_se
     whether two studies saw the same data.
 
     Args:
-        releases: by unit.
+        column_draws: by unit.
         proposal_digest: of the proposal.
         site_secret: of this site.
     """
     key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_SEAL + proposal_digest).derive(site_secret)
 
-    def seal(index: int, release: ColumnDraw) -> bytes:
-        draw = [part if isinstance(part, str) else part.hex() for part in release.draw]
-        data = [release.fingerprint, release.source_fingerprint]
+    def seal(index: int, column_draw: ColumnDraw) -> bytes:
+        draw = [part if isinstance(part, str) else part.hex() for part in column_draw.draw]
+        data = [column_draw.fingerprint, column_draw.source_fingerprint]
         return hmac.digest(key, json.dumps([index, *draw, *(part.hex() for part in data)]).encode("ascii"), "sha256")
 
-    return {index: seal(index, release) for index, release in releases.items()}
+    return {index: seal(index, column_draw) for index, column_draw in column_draws.items()}

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -133,11 +134,14 @@ def read_rows(
     open_columns = [variable.name for variable in variables if variable.other is None]
     place, layout = Path(tempfile.gettempdir()) if folder is None else folder, _Layout(variables, open_columns)
     sorter = Sorter(place, width=layout.width, key_bytes=layout.width, memory_rows=MEMORY_ROWS)
-    n_rows = n_unordered = 0
+    n_rows = n_unordered = n_ragged = 0
+    n_undeclared = Counter[str]()
     for batch in read_batches(rule, variables):
+        n_ragged += batch.n_rows - len(batch.index)
         if not len(batch.index):
             continue
         watch(batch)
+        n_undeclared.update({name: int(is_open.sum()) for name, is_open in batch.undeclared.items()})
         rows = _rows_of_batch(rule, table, variables, batch, people.find(batch.ids)[batch.index])
         n_unordered += 0 if rows.order is None else int(np.isnan(rows.order).sum())
         with disk_faults(place):
@@ -153,7 +157,7 @@ def read_rows(
             rest = together[end:]
             laying.take(layout.rows(together[:end], has_order=table.order is not None))
     laying.take(layout.rows(rest, has_order=table.order is not None))
-    return laying.finish(n_rows, n_unordered)
+    return laying.finish(n_rows, n_unordered=n_unordered, n_undeclared=n_undeclared, n_ragged=n_ragged)
 
 
 def _rows_of_batch(
@@ -254,7 +258,7 @@ def _values(rule: DatasetRule, variable: Variable, texts: Sequence[str]) -> Floa
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def drawn_codes(
+def fill_undeclared_codes(
     table: RelatedTable, schema: Schema, laid: Laid, tags: Tags, key_of: Callable[[str], bytes]
 ) -> Iterator[tuple[str, Codes]]:
     """Yield each column of a table with the codes of its people; where no category is declared one is drawn.
@@ -299,26 +303,36 @@ def row_remarks(
     people = people_by_tag(tags, tags_of)
     for table in tables:
         laid = read_rows(rule.tables[table.name], table, schema, people, key=secrets.token_bytes(32), folder=folder)
-        for words in counts_of(table, laid):
+        for remark in counts_of(table, laid):
+            yield replace(remark, message=f"{rule.tables[table.name].name}: {remark.message}")
+
+
+def counts_of(table: RelatedTable, laid: Laid) -> Iterator[Remark]:
+    """Yield what the site's people may want to mend, in sentences with counts and no values."""
+    of_rows = f"of {laid.n_rows:,} rows"
+    for count, words in (
+        (laid.n_unknown, f"{of_rows} are of people who are not in the table of people"),
+        (
+            laid.n_beyond,
+            f"rows of {laid.n_people_beyond:,} people are beyond max_rows = {table.max_rows} and are left out "
+            f"({table.keep} rows are kept)",
+        ),
+        (laid.n_unordered, f"rows have no value in the order column '{table.order}' and come last"),
+        (laid.n_tied, f"rows have the '{table.order}' of the person's row before; their categories order them"),
+        (laid.n_ragged, "lines have too many or too few fields and are left out"),
+        (laid.n_without, f"of {len(next(iter(laid.codes.values()))):,} people have no row"),
+    ):
+        if count:
             yield Remark(
                 code="DATA_ROWS_UNUSED",
-                message=f"{rule.tables[table.name].name}: {words}",
+                message=f"table '{table.name}': {count:,} {words}",
                 hint="it keeps no study from going on; max_rows and keep are the study's",
             )
-
-
-def counts_of(table: RelatedTable, laid: Laid) -> Iterator[str]:
-    """Yield what the site's people may want to mend, in sentences with counts and no values."""
-    if laid.n_unknown:
-        yield f"table '{table.name}': {laid.n_unknown:,} of {laid.n_rows:,} rows are of people who are not in the table of people"
-    if laid.n_beyond:
-        yield (
-            f"table '{table.name}': {laid.n_beyond:,} rows of {laid.n_people_beyond:,} people are beyond max_rows = "
-            f"{table.max_rows} and are left out ({table.keep} rows are kept)"
+    if laid.n_undeclared:
+        columns = ", ".join(f"column '{name}' {n:,}" for name, n in laid.n_undeclared.items())
+        yield Remark(
+            code="DATA_CATEGORY_UNSEEN",
+            message=f"table '{table.name}': {of_rows}, values without a declared category, in place of which one is drawn: "
+            f"{columns}",
+            hint="declare the category or `other` in the study, or add a recode in party.toml",
         )
-    if laid.n_unordered:
-        yield (
-            f"table '{table.name}': {laid.n_unordered:,} rows have no value in the order column '{table.order}' and come last"
-        )
-    if laid.n_without:
-        yield f"table '{table.name}': {laid.n_without:,} of {len(next(iter(laid.codes.values()))):,} people have no row"

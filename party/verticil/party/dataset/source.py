@@ -534,8 +534,8 @@ def _value_remarks(file: str, n_records: int, counts: Sequence[ColumnCounts]) ->
                 hints.append(repair.format(n=n_here))
         yield Remark(
             code="DATA_CATEGORY_UNSEEN",
-            message=f"{file}: of {n_records} rows, values without a declared category, in place of which one is drawn (or missing"
-            f" taken, where it is declared and they are empty): {', '.join(unseen)}",
+            message=f"{file}: {n_records} rows, of which some have no declared category: {', '.join(unseen)}; the node draws one"
+            " for each (an empty value becomes `missing` where the study declares it)",
             hint="; ".join(hints) or "declare the category or `other` in the study, or add a recode in party.toml",
         )
     if clamped_columns := [f"column '{c.source}' {c.clamped}" for c in counts if c.clamped]:

@@ -64,7 +64,8 @@ BETWEEN_PEERS: Final = (
 _MADE_AGAIN: Final = frozenset({"spool", "cache", "review"})
 _OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock", HEALTH)
 _BLOCK: Final = 1 << 20
-_LONGEST_LINE: Final = 1 << 16
+LONGEST_LINE_BYTES: Final = 1 << 16
+"""Most bytes of a line of a backup, as sealed as it is read."""
 _OUTSIDE: Final = "outside"
 
 
@@ -430,8 +431,8 @@ class _Reader:
 
     def line(self) -> bytes:
         while (end := self._held.find(b"\n")) < 0:
-            if len(self._held) > _LONGEST_LINE:
-                raise GateFailed("BACKUP_INVALID", f"a line in it has more than {_LONGEST_LINE} bytes")
+            if len(self._held) > LONGEST_LINE_BYTES:
+                raise GateFailed("BACKUP_INVALID", f"a line in it has more than {LONGEST_LINE_BYTES} bytes")
             if (piece := next(self._pieces, None)) is None:
                 end = len(self._held) - 1
                 break

@@ -37,7 +37,8 @@ from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2
 
 _KIND: Final = "verticil/limits/v1"
-_LIMIT: Final = 2**20
+LIMITS_BYTES: Final = 2**20
+"""Most bytes of the published limits of a party."""
 _PLAIN: Final = (
     "max_epsilon_per_column", "max_epsilon_per_study", "max_share_epsilon", "max_share_delta", "allow_infinite",
     "allow_exact_parameters", "minimum_common_records", "minimum_parties", "max_categories", "recipients", "max_days",
@@ -146,11 +147,11 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> PublishedLimit
     hint = "a party writes it with: verticil party limits --publish FILE"
     try:
         with path.open("rb") as file:
-            data = file.read(_LIMIT + 1)
+            data = file.read(LIMITS_BYTES + 1)
     except OSError:
         raise Misuse("FILE_MISSING", f"{path}: cannot be read", hint=hint) from None
     try:
-        parsed = parse(data, source=str(path), limit=_LIMIT)
+        parsed = parse(data, source=str(path), limit=LIMITS_BYTES)
         statement = parsed.raw("statement")
         limits = _read(parsed.table("statement"))
         body = rfc8785.dumps(cast("dict[str, object]", statement))  # type: ignore[arg-type]  # it came from JSON

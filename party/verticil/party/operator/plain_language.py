@@ -39,13 +39,16 @@ def belief_words(ratio: Fraction | None, *, what: str = "it") -> str:
 
     >>> belief_words(Fraction(85, 15))
     'someone who thought it 15 % likely can raise that to at most 50 %'
+    >>> belief_words(Fraction(10**9))
+    'someone who thought it 15 % likely can raise that to more than 99.99 %'
     >>> belief_words(None)
     'someone who thought it 15 % likely can become certain'
     """
     start = f"someone who thought {what} {percent(PRIOR)} likely can"
     if ratio is None:
         return f"{start} become certain"
-    return f"{start} raise that to at most {percent(belief(PRIOR, ratio), up=True)}"
+    raised = percent(belief(PRIOR, ratio), up=True)
+    return f"{start} raise that to {'' if raised.startswith('more') else 'at most '}{raised}"
 
 
 def column_words(labels: Sequence[str], channel: Transition | Subset) -> tuple[str, ...]:

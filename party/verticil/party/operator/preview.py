@@ -162,7 +162,7 @@ def _contents(
             holding.everyone,
             study,
             index,
-            release=review.releases[index],
+            column_draw=review.column_draws[index],
             version_tag=assessment.version_tag,
             site_secret=site.site_secret,
         )

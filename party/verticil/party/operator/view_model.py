@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 Wider = TypeVar("Wider", bound="DataclassInstance")
 
 COUNTS_TELL: Final = (
-    "counts are for this site's people alone: a denial, or a word to others, for a reason that is seen in them tells something"
-    " about the table; verticil party check --no-counts shows none"
+    "these counts are for this site's people alone: if you deny because of a count, or speak of it, you tell others something"
+    " about the table; verticil party check --no-counts shows no counts"
 )
 """What stands before counts of a table, wherever they are shown."""
 
@@ -661,7 +661,9 @@ def questions(config: PartyConfig, study: Study) -> Questions:
 def total(review: approval_checks.Review) -> float:
     """Epsilon of one person: of the units that are sent."""
     sent_units = protocol_of(review.study).readable(review.study)
-    return total_epsilon(release.epsilon for index, release in review.releases.items() if index in sent_units)
+    return total_epsilon(
+        column_draw.epsilon for index, column_draw in review.column_draws.items() if index in sent_units
+    )
 
 
 def share(study: Study) -> ShareView | None:

@@ -21,7 +21,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.column_draws import ColumnDraw, Origins, origins_of, seals
 from verticil.party.limits.limits import Policy, find_objections, refuse
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
-from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
+from verticil.party.local_dataset import LocalDataset, column_draws_of, columns_of, read_holding
 from verticil.party.people.reading import sketch
 from verticil.party.people.sketches import Sketches
 from verticil.party.policy.comparison import data_changes, labels_of, unit_changes
@@ -61,7 +61,7 @@ class Review:
     Attributes:
         study: with this party's own declaration.
         holding: the data, as read.
-        releases: what randomizing each of the party's units means, by unit.
+        column_draws: what randomizing each of the party's units means, by unit.
         assessments: what sending would cost now, by unit; without the units that nobody can come to read.
         bound: everything that an approval of it binds to; who gives it, and when, is open.
         content: SHA-256 of that, as `content_of` finds it in an approval that was given.
@@ -72,7 +72,7 @@ class Review:
 
     study: Study
     holding: LocalDataset
-    releases: Mapping[int, ColumnDraw]
+    column_draws: Mapping[int, ColumnDraw]
     assessments: Mapping[int, Assessment]
     bound: Approval
     content: bytes
@@ -81,9 +81,9 @@ class Review:
     origins: Mapping[int, Origins]
 
     @property
-    def releases_to_send(self) -> dict[int, ColumnDraw]:
-        """The releases of the units that somebody can come to read."""
-        return {index: self.releases[index] for index in self.assessments}
+    def draws_to_send(self) -> dict[int, ColumnDraw]:
+        """The draws of the units that somebody can come to read."""
+        return {index: self.column_draws[index] for index in self.assessments}
 
 
 def with_own_randomization(
@@ -154,18 +154,19 @@ def review(
         study = with_own_randomization(config, proposed, holding.profiles)
     sketches.take(holding.tables)
     sketch_unread(config, ledger, sketches, site_secret)
-    releases = as_drawn(releases_of(config, study, holding, site_secret=site_secret.value), ledger)
+    column_draws = as_drawn(column_draws_of(config, study, holding, site_secret=site_secret.value), ledger)
     check_rows(config.policy, study.id, holding.n_rows)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
-    origins = origins_of(releases, holding.n_records)
+    origins = origins_of(column_draws, holding.n_records)
 
-    def bound_to(releases: Mapping[int, ColumnDraw]) -> Approval:
-        sealed = seals(releases, digest, site_secret=site_secret.value)
+    def bound_to(column_draws: Mapping[int, ColumnDraw]) -> Approval:
+        sealed = seals(column_draws, digest, site_secret=site_secret.value)
         return Approval(
             proposal_digest=digest,
             party=config.name,
             units=declared_units(
-                {index: study.units[index] for index in releases}, {index: seal.hex() for index, seal in sealed.items()}
+                {index: study.units[index] for index in column_draws},
+                {index: seal.hex() for index, seal in sealed.items()},
             ),
             minimum_common_records=minimum,
             approver=_NOBODY,
@@ -175,21 +176,23 @@ def review(
             profiles=tuple(DeclaredProfile(variable=name, counts=counts) for name, counts in holding.profiles.items()),
         )
 
-    draw_ids = bound_to(releases)
-    readable_units = [index for index in releases if index in protocol_of(study).readable(study)]
+    draw_ids = bound_to(column_draws)
+    readable_units = [index for index in column_draws if index in protocol_of(study).readable(study)]
     accounts = (
-        dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if opens_tables(study) else ()
+        dict.fromkeys(ledger.account(column_draw.dataset) for column_draw in column_draws.values())
+        if opens_tables(study)
+        else ()
     )
     for dataset in accounts:
         ledger.check_linkages(dataset, config.policy, study_digest=digest)
-    shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))
+    shared = statistics_of(study, config.name, accounts_of(column_draws, ledger.account))
     assessments = ledger.assess(
-        [releases[index] for index in readable_units], config.policy, study_digest=digest, shared=shared
+        [column_draws[index] for index in readable_units], config.policy, study_digest=digest, shared=shared
     )
     return Review(
         study=study,
         holding=holding,
-        releases=releases,
+        column_draws=column_draws,
         assessments=dict(zip(readable_units, assessments, strict=True)),
         bound=draw_ids,
         content=hashlib.sha256(encode(draw_ids)).digest(),
@@ -210,9 +213,9 @@ def sketch_unread(config: PartyConfig, ledger: Ledger, sketches: Sketches, site_
     sketch(sketches, unread, site_secret=site_secret.value, folder=config.state_directory)
 
 
-def as_drawn(releases: Mapping[int, ColumnDraw], ledger: Ledger) -> dict[int, ColumnDraw]:
-    """Return each release under the name by which the same was drawn before; see `Ledger.as_drawn`."""
-    return {index: ledger.as_drawn(release) for index, release in releases.items()}
+def as_drawn(column_draws: Mapping[int, ColumnDraw], ledger: Ledger) -> dict[int, ColumnDraw]:
+    """Return each draw under the name by which the same was drawn before; see `Ledger.as_drawn`."""
+    return {index: ledger.as_drawn(column_draw) for index, column_draw in column_draws.items()}
 
 
 def check_rows(limits: Policy, study_id: str, n_rows: int) -> None:

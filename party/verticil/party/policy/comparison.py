@@ -50,16 +50,16 @@ def labels_of(study: Study, index: int) -> tuple[str, ...]:
 def changes(before: Study, after: Study) -> tuple[str, ...]:
     """List every difference of two studies, in the order in which a study is read."""
     return (
-        *_of_fields(before, after, ("id", "title", "purpose", "model", "expires", "parties"), ""),
-        *_of_nested(before.linkage, after.linkage, "linkage"),
-        *_of_variables(before, after),
-        *_of_knowledge(before, after),
-        *_of_units(before, after),
-        *_of_recipients(before, after),
-        *_of_nested(before.structure, after.structure, "structure"),
-        *_of_nested(before.parameters, after.parameters, "parameters"),
-        *_of_nested(before.release, after.release, "release"),
-        *_of_rest(before, after),
+        *_compare_fields(before, after, ("id", "title", "purpose", "model", "expires", "parties"), ""),
+        *_compare_nested(before.linkage, after.linkage, "linkage"),
+        *_compare_variables(before, after),
+        *_compare_knowledge(before, after),
+        *_compare_units(before, after),
+        *_compare_recipients(before, after),
+        *_compare_nested(before.structure, after.structure, "structure"),
+        *_compare_nested(before.parameters, after.parameters, "parameters"),
+        *_compare_nested(before.release, after.release, "release"),
+        *_compare_rest(before, after),
     )
 
 
@@ -129,7 +129,7 @@ def data_changes(before: Mapping[int, Origins], after: Mapping[int, Origins]) ->
     return tuple(differences)
 
 
-def _of_fields(before: object, after: object, names: Iterable[str], prefix: str) -> list[str]:
+def _compare_fields(before: object, after: object, names: Iterable[str], prefix: str) -> list[str]:
     return [
         f"{prefix}{name}: {_text(getattr(after, name))}, was {_text(getattr(before, name))}"
         for name in names
@@ -137,14 +137,14 @@ def _of_fields(before: object, after: object, names: Iterable[str], prefix: str)
     ]
 
 
-def _of_nested(before: object, after: object, where: str) -> list[str]:
+def _compare_nested(before: object, after: object, where: str) -> list[str]:
     """List the differences in the fields of two values of one dataclass."""
     if not dataclasses.is_dataclass(before) or type(before) is not type(after):
         return [] if before == after else [f"{where}: {_text(after)}, was {_text(before)}"]
-    return _of_fields(before, after, [field.name for field in dataclasses.fields(before)], f"{where}.")
+    return _compare_fields(before, after, [field.name for field in dataclasses.fields(before)], f"{where}.")
 
 
-def _of_rest(before: Study, after: Study) -> list[str]:
+def _compare_rest(before: Study, after: Study) -> list[str]:
     """Fields that later versions of this program add to a study are named, too."""
     other_fields = {"id", "title", "purpose", "model", "expires", "parties", "linkage", "schema", "units", "structure"}
     other_fields |= {"parameters", "release", "knowledge"}
@@ -152,31 +152,31 @@ def _of_rest(before: Study, after: Study) -> list[str]:
         text
         for field in dataclasses.fields(Study)
         if field.name not in other_fields
-        for text in _of_nested(getattr(before, field.name), getattr(after, field.name), field.name)
+        for text in _compare_nested(getattr(before, field.name), getattr(after, field.name), field.name)
     ]
 
 
-def _of_knowledge(before: Study, after: Study) -> list[str]:
+def _compare_knowledge(before: Study, after: Study) -> list[str]:
     old, new = (describe_knowledge(study.knowledge, study.schema) for study in (before, after))
     sentences = [f"not stated any more: {sentence}" for sentence in old if sentence not in new]
     sentences += [f"stated: {sentence}" for sentence in new if sentence not in old]
     return sentences or (["what is stated changed"] if before.knowledge != after.knowledge else [])
 
 
-def _of_variables(before: Study, after: Study) -> list[str]:
+def _compare_variables(before: Study, after: Study) -> list[str]:
     old = {variable.name: variable for variable in before.schema.variables}
     new = {variable.name: variable for variable in after.schema.variables}
     sentences = [f"column '{name}' of '{old[name].owner}': is gone" for name in old if name not in new]
     sentences += [f"column '{name}' of '{new[name].owner}': is new" for name in new if name not in old]
     for name, variable in new.items():
         if name in old and old[name] != variable:
-            sentences += _of_variable(old[name], variable)
+            sentences += _compare_variable(old[name], variable)
     if [name for name in old if name in new] != [name for name in new if name in old]:
         sentences.append("the order of the columns changed")
     return sentences
 
 
-def _of_variable(old: Variable, new: Variable) -> list[str]:
+def _compare_variable(old: Variable, new: Variable) -> list[str]:
     where = f"column '{new.name}'"
     missing_labels = [label for label in old.labels if label not in new.labels]
     new_labels = [label for label in new.labels if label not in old.labels]
@@ -198,7 +198,7 @@ def _of_variable(old: Variable, new: Variable) -> list[str]:
         for field in dataclasses.fields(Variable)
         if field.name not in {"name", "labels", "bins", "points", "missing"}
     ]
-    return [*sentences, *_of_fields(old, new, rest, f"{where}: ")]
+    return [*sentences, *_compare_fields(old, new, rest, f"{where}: ")]
 
 
 def _edges(variable: Variable) -> str:
@@ -215,12 +215,12 @@ def _missing(variable: Variable) -> str:
     return f"missing {_quote_all(variable.missing.spellings)} becomes '{variable.missing.category}'"
 
 
-def _of_units(before: Study, after: Study) -> list[str]:
+def _compare_units(before: Study, after: Study) -> list[str]:
     old = {frozenset(unit.variables): unit for unit in before.units}
     sentences: list[str] = []
     for index, unit in enumerate(after.units):
         mate = old.get(frozenset(unit.variables))
-        sentences += _of_impossible(before, mate, after, unit)
+        sentences += _compare_impossible(before, mate, after, unit)
         if mate is None:
             if all(name in before.schema for name in unit.variables):
                 together = "in one draw" if unit.is_compound else "by itself"
@@ -236,7 +236,7 @@ def _of_units(before: Study, after: Study) -> list[str]:
     return sentences
 
 
-def _of_impossible(before: Study, mate: Unit | None, after: Study, unit: Unit) -> list[str]:
+def _compare_impossible(before: Study, mate: Unit | None, after: Study, unit: Unit) -> list[str]:
     """Combinations that were possible, or are possible again; by what they are called, in the order of the newer study."""
     old = {frozenset(item): text for item, text in _impossible(before, mate)} if mate is not None else {}
     new = {frozenset(item): text for item, text in _impossible(after, unit)}
@@ -256,7 +256,7 @@ def _impossible(study: Study, unit: Unit) -> list[tuple[list[tuple[str, str]], s
     ]
 
 
-def _of_recipients(before: Study, after: Study) -> list[str]:
+def _compare_recipients(before: Study, after: Study) -> list[str]:
     old = {unit.variables: recipients_of(before, index) for index, unit in enumerate(before.units)}
     sentences: list[str] = []
     for index, unit in enumerate(after.units):

@@ -92,7 +92,7 @@ class Assessment:
     """What releasing a unit means now.
 
     Attributes:
-        event: what would be charged: that of the release, or what is left of it where the same values were charged in part.
+        event: what would be charged: that of the draw, or what is left of it where the same values were charged in part.
         version_tag: enters the noise key; empty but for fresh noise on a changed version.
         charge: of the event, or nothing when the same values were charged before.
         at_most: what there must be room for: the charge, or the whole cost where the policy would accept changed data and these
@@ -105,35 +105,35 @@ class Assessment:
     at_most: Cost
 
 
-def _charged_once(releases: Sequence[ColumnDraw], assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
+def _charged_once(column_draws: Sequence[ColumnDraw], assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
     """Charge the same values once where one study names them twice: the second costs nothing, as it will when it is sent."""
     charged_values: set[Values] = set()
     result: list[Assessment] = []
-    for release, assessment in zip(releases, assessments, strict=True):
-        values = release.values(assessment.version_tag)
+    for column_draw, assessment in zip(column_draws, assessments, strict=True):
+        values = column_draw.values(assessment.version_tag)
         result.append(replace(assessment, charge=NOTHING, at_most=NOTHING) if values in charged_values else assessment)
         charged_values.add(values)
     return tuple(result)
 
 
-def _check_one_version(releases: Sequence[ColumnDraw], policy: Policy) -> None:
+def _check_one_version(column_draws: Sequence[ColumnDraw], policy: Policy) -> None:
     """Refuse one draw of several versions of the data in one study, as of two tables of the same people.
 
     Raises:
         Refusal: DATA_CHANGED.
     """
     versions: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
-    for release in releases:
-        version = (release.fingerprint, release.source_fingerprint)
-        if versions.setdefault(release.draw, version) != version and policy.on_data_change == "refuse":
-            raise _make_changed_refusal(release)
+    for column_draw in column_draws:
+        version = (column_draw.fingerprint, column_draw.source_fingerprint)
+        if versions.setdefault(column_draw.draw, version) != version and policy.on_data_change == "refuse":
+            raise _make_changed_refusal(column_draw)
 
 
-def _make_changed_refusal(release: ColumnDraw) -> Refusal:
+def _make_changed_refusal(column_draw: ColumnDraw) -> Refusal:
     return Refusal(
         "DATA_CHANGED",
-        f"column '{', '.join(release.variables)}' of data set '{release.dataset}': the data changed since they were released"
-        " with this matrix",
+        f"column '{', '.join(column_draw.variables)}' of data set '{column_draw.dataset}': the data changed since they were"
+        " released with this matrix",
         hint="a second release shows which values changed; see policy.on_data_change in party.toml",
     )
 
@@ -253,26 +253,26 @@ class Ledger(LedgerDraws):
         )
         return self._database.has(query, (study_digest,))
 
-    def is_kept(self, release: ColumnDraw) -> bool:
+    def is_kept(self, column_draw: ColumnDraw) -> bool:
         """Tell whether room is kept for the same draw in a study under way, of whatever data; see `drawn_before`."""
         query = (
             f"SELECT 1 FROM (SELECT * FROM reserved WHERE {_SAME_DRAW.replace('?', '?2', 1)}) p"  # noqa: S608 (constant text)
             f" JOIN study s ON s.digest = p.study_digest WHERE {UNDER_WAY} LIMIT 1"
         )
-        return self._database.has(query, (int(State.PUBLISHED), *release.draw))
+        return self._database.has(query, (int(State.PUBLISHED), *column_draw.draw))
 
     def assess(
         self,
-        releases: Sequence[ColumnDraw],
+        column_draws: Sequence[ColumnDraw],
         policy: Policy,
         *,
         study_digest: bytes = b"",
         shared: Mapping[str, Sequence[PrivacyEvent]] = MappingProxyType({}),
     ) -> tuple[Assessment, ...]:
-        """Return what sending `releases` would mean: a dry run, which sends and writes nothing; `record` commits.
+        """Return what sending `column_draws` would mean: a dry run, which sends and writes nothing; `record` commits.
 
         Args:
-            releases: what would be sent.
+            column_draws: what would be sent.
             policy: the limits.
             study_digest: of the study that they are for: what is reserved for others has no room for it, and for what was charged
                 to this very study there need be no room again.
@@ -283,12 +283,12 @@ class Ledger(LedgerDraws):
             Misuse: CONFIG_INVALID, as `PeopleGuard.check`.
         """
         with self._database.transaction():
-            self.people.check([*(release.dataset for release in releases), *shared])
-            _check_one_version(releases, policy)
+            self.people.check([*(column_draw.dataset for column_draw in column_draws), *shared])
+            _check_one_version(column_draws, policy)
             assessments = _charged_once(
-                releases, [self._assess_one(release, policy, study_digest) for release in releases]
+                column_draws, [self._assess_one(column_draw, policy, study_digest) for column_draw in column_draws]
             )
-            pairs = list(zip(releases, assessments, strict=True))
+            pairs = list(zip(column_draws, assessments, strict=True))
             own = {(*item.values(assessment.version_tag), assessment.event.reader) for item, assessment in pairs}
             events_by_dataset: dict[str, list[PrivacyEvent]] = {}
             for item, assessment in pairs:
@@ -340,7 +340,7 @@ class Ledger(LedgerDraws):
     def reserve(
         self,
         study_digest: bytes,
-        releases: Mapping[int, ColumnDraw],
+        column_draws: Mapping[int, ColumnDraw],
         policy: Policy,
         *,
         shared: Mapping[str, Sequence[PrivacyEvent]],
@@ -351,7 +351,7 @@ class Ledger(LedgerDraws):
 
         Args:
             study_digest: of the proposal.
-            releases: of all units that it sends.
+            column_draws: of all units that it sends.
             policy: the limits.
             shared: as for `assess`.
             linkages: of a masked study, by data set; each has a place among `max_linkages`.
@@ -369,19 +369,19 @@ class Ledger(LedgerDraws):
             self._database.write("DELETE FROM reserved WHERE study_digest = ?", (study_digest,))
             for dataset in linkages:
                 self.check_linkages(dataset, policy, study_digest=study_digest)
-            assessments = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
+            assessments = self.assess(list(column_draws.values()), policy, study_digest=study_digest, shared=shared)
             if begins_drawing or policy.on_data_change == "refuse":
                 columns = [item.charge for item in assessments]
                 value_names = [
                     item.values(assessment.version_tag)
-                    for item, assessment in zip(releases.values(), assessments, strict=True)
+                    for item, assessment in zip(column_draws.values(), assessments, strict=True)
                 ]
             else:  # what is kept before anything left must not tell whether data changed: it names none, and is the most
                 columns = [item.at_most for item in assessments]
-                value_names = [(*item.draw, b"", study_digest, bytes([0])) for item in releases.values()]
+                value_names = [(*item.draw, b"", study_digest, bytes([0])) for item in column_draws.values()]
             rows: list[tuple[PrivacyEvent, int | None, Values, Cost]] = [
                 (assessment.event, index, values, cost)
-                for index, assessment, values, cost in zip(releases, assessments, value_names, columns, strict=True)
+                for index, assessment, values, cost in zip(column_draws, assessments, value_names, columns, strict=True)
             ]
             for dataset, statistics in shared.items():
                 # Noise on them is drawn later, so that no digest names it yet.
@@ -425,10 +425,10 @@ class Ledger(LedgerDraws):
             drawn=int(begins_drawing),
         )
 
-    def _assess_one(self, release: ColumnDraw, policy: Policy, study_digest: bytes) -> Assessment:
-        name, cost = ", ".join(release.variables), cost_of(release.event)
-        rule = policy.of_columns(release.event.reader)
-        may_be_infinite = all(variable in rule.infinite for variable in release.variables)
+    def _assess_one(self, column_draw: ColumnDraw, policy: Policy, study_digest: bytes) -> Assessment:
+        name, cost = ", ".join(column_draw.variables), cost_of(column_draw.event)
+        rule = policy.of_columns(column_draw.event.reader)
+        may_be_infinite = all(variable in rule.infinite for variable in column_draw.variables)
         if math.isinf(cost.epsilon) and not may_be_infinite:
             message = f"column '{name}': infinite epsilon and not in policy.{rule.infinite_key}"
             raise Refusal("EPSILON_INFINITE", message, hint="declare a scheme without zero cells")
@@ -438,28 +438,28 @@ class Ledger(LedgerDraws):
         earlier = self._database.rows(
             "SELECT fingerprint, source_fingerprint, version_tag, MAX(study_digest = ?), json_group_array(DISTINCT reader)"  # noqa: S608 (constant text)
             f" FROM ledger WHERE {_SAME_DRAW} GROUP BY fingerprint, source_fingerprint, version_tag ORDER BY MIN(number)",
-            (study_digest, *release.draw),
+            (study_digest, *column_draw.draw),
         )
-        same = [row for row in earlier if row[:2] == (release.fingerprint, release.source_fingerprint)]
+        same = [row for row in earlier if row[:2] == (column_draw.fingerprint, column_draw.source_fingerprint)]
         if same:
             version_tag = same[0][2]
             same = [row for row in same if row[2] == version_tag]
             certain = any(row[3] for row in same) or policy.on_data_change == "refuse"
             readers = {reader for row in same for reader in json.loads(cast("str", row[4]))}
-            event = _left_of(release.event, readers)
+            event = _left_of(column_draw.event, readers)
             return Assessment(
-                event=event or release.event,
+                event=event or column_draw.event,
                 version_tag=cast("bytes", version_tag),
                 charge=NOTHING if event is None else cost,
                 at_most=NOTHING if certain and event is None else cost,
             )
         if not earlier:
-            return Assessment(event=release.event, version_tag=b"", charge=cost, at_most=cost)
+            return Assessment(event=column_draw.event, version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
-            raise _make_changed_refusal(release)
-        data = release.source_fingerprint or release.fingerprint
+            raise _make_changed_refusal(column_draw)
+        data = column_draw.source_fingerprint or column_draw.fingerprint
         return Assessment(
-            event=release.event,
+            event=column_draw.event,
             version_tag=data if policy.on_data_change == "fresh" else b"",
             charge=cost,
             at_most=cost,
@@ -467,7 +467,7 @@ class Ledger(LedgerDraws):
 
     def record(
         self,
-        release: ColumnDraw,
+        column_draw: ColumnDraw,
         *,
         version_tag: bytes,
         policy: Policy,
@@ -477,7 +477,7 @@ class Ledger(LedgerDraws):
         """Write the row of one attempted send, or count another one of the same; then the unit may leave: it is on the disk.
 
         Args:
-            release: what is sent.
+            column_draw: what is sent.
             version_tag: that the artifact was made with.
             policy: the limits, checked again here.
             unit: index in the study.
@@ -492,18 +492,19 @@ class Ledger(LedgerDraws):
         """
         with self._database.transaction():
             self.check_reserved(send["study_digest"], policy)
-            (assessment,) = self.assess([release], policy, study_digest=send["study_digest"])
+            (assessment,) = self.assess([column_draw], policy, study_digest=send["study_digest"])
             if assessment.version_tag != version_tag:
-                message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
+                name = ", ".join(column_draw.variables)
+                message = f"column '{name}': its noise is not the one that the ledger has for these data"
                 raise Refusal(
                     "DATA_CHANGED", message, hint="policy.on_data_change changed while the study ran; submit it again"
                 )
             if not assessment.charge and self._count_again(unit, send):
                 return NOTHING
-            numbered_release = replace(release, event=assessment.event)
-            people = self.people.digest(release.dataset)
+            numbered_draw = replace(column_draw, event=assessment.event)
+            people = self.people.digest(column_draw.dataset)
             self.write_row(
-                numbered_release, version_tag=version_tag, charge=assessment.charge, unit=unit, people=people, **send
+                numbered_draw, version_tag=version_tag, charge=assessment.charge, unit=unit, people=people, **send
             )
         return assessment.charge
 
@@ -591,14 +592,14 @@ class Ledger(LedgerDraws):
                 hint="an approval is for one answer; load the study again under a new id and approve it anew",
             )
 
-    def holds(self, release: ColumnDraw) -> bool:
+    def holds(self, column_draw: ColumnDraw) -> bool:
         """Return whether there is a row of this very draw, of the same data."""
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} AND fingerprint = ? LIMIT 1"  # noqa: S608 (constant text)
-        return self._database.has(query, (*release.draw, release.fingerprint))
+        return self._database.has(query, (*column_draw.draw, column_draw.fingerprint))
 
     def write_row(
         self,
-        release: ColumnDraw,
+        column_draw: ColumnDraw,
         *,
         version_tag: bytes,
         charge: Cost,
@@ -611,8 +612,8 @@ class Ledger(LedgerDraws):
         Args:
             people: names the sketch of the people (`PeopleGuard.digest`); None: whose table it was is not known.
         """
-        dataset, sources, codebook, transition, secret = release.draw
-        cost = cost_of(release.event)
+        dataset, sources, codebook, transition, secret = column_draw.draw
+        cost = cost_of(column_draw.event)
         with self._database.transaction():
             self._database.insert(
                 "ledger",
@@ -620,16 +621,16 @@ class Ledger(LedgerDraws):
                 study_digest=send["study_digest"],
                 study_id=send["study_id"],
                 unit=unit,
-                variables=json.dumps(release.variables),
+                variables=json.dumps(column_draw.variables),
                 dataset=dataset,
                 sources=sources,
                 codebook_digest=codebook,
                 transition_digest=transition,
                 secret_id=secret,
-                fingerprint=release.fingerprint,
-                source_fingerprint=release.source_fingerprint,
+                fingerprint=column_draw.fingerprint,
+                source_fingerprint=column_draw.source_fingerprint,
                 version_tag=version_tag,
-                event=events.to_json(release.event),
+                event=events.to_json(column_draw.event),
                 epsilon=cost.epsilon,
                 delta=cost.delta,
                 charged=charge.epsilon,

@@ -22,26 +22,26 @@ class LedgerDraws(LedgerSums):
         """What keeps people from having two accounts."""
         return PeopleGuard(self._database, self._same)
 
-    def drawn_before(self, release: ColumnDraw) -> bool:
+    def drawn_before(self, column_draw: ColumnDraw) -> bool:
         """Return whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever
         data.
 
         The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
         """
         query = f"SELECT 1 FROM ledger WHERE {OF_ACCOUNT} AND {_SAME_VALUES} LIMIT 1"  # noqa: S608 (constant text)
-        return self._database.has(query, (self._names(release.dataset), *release.draw[1:]))
+        return self._database.has(query, (self._names(column_draw.dataset), *column_draw.draw[1:]))
 
-    def as_drawn(self, release: ColumnDraw) -> ColumnDraw:
-        """Return a release under the name by which its account drew the same before: of the same data, else the last one."""
-        names = self._same.names(release.dataset)
+    def as_drawn(self, column_draw: ColumnDraw) -> ColumnDraw:
+        """Return a draw under the name by which its account drew the same before: of the same data, else the last one."""
+        names = self._same.names(column_draw.dataset)
         if len(names) == 1:
-            return release
+            return column_draw
         query = (
             f"SELECT dataset FROM ledger WHERE {OF_ACCOUNT} AND {_SAME_VALUES}"  # noqa: S608 (constant text)
             " ORDER BY fingerprint = ? AND source_fingerprint = ? DESC, number DESC LIMIT 1"
         )
-        parameters = (json.dumps(names), *release.draw[1:], release.fingerprint, release.source_fingerprint)
-        return replace(release, dataset=self._database.first(str, query, parameters) or names[0])
+        parameters = (json.dumps(names), *column_draw.draw[1:], column_draw.fingerprint, column_draw.source_fingerprint)
+        return replace(column_draw, dataset=self._database.first(str, query, parameters) or names[0])
 
     def name_of_draws(self, dataset: str, sources: Sequence[str], codebook_digest: bytes) -> str:
         """Return the name of the account by which columns were drawn last with a codebook; else that of the account."""

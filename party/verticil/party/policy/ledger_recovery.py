@@ -199,16 +199,16 @@ def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection
     for charge in charges:
         fields, ledger_fields = charge.said, charge.said.get("ledger")
         try:
-            releases, unit, version_tag, cost = _row(charge, cast("Mapping[str, object]", ledger_fields))
+            column_draws, unit, version_tag, cost = _row(charge, cast("Mapping[str, object]", ledger_fields))
         except (AttributeError, KeyError, TypeError, ValueError):  # the line is damaged
             is_column = charge.event != What.SHARED
             event = RandomizedColumn(epsilon=charge.epsilon) if is_column else ExactStatistics()
-            releases = [_bind_release(charge, dataset, event) for dataset in datasets]
+            column_draws = [_bind_draw(charge, dataset, event) for dataset in datasets]
             unit, version_tag = None, b""
             cost = Cost(epsilon=charge.charged if is_column else math.inf, delta=0.0)
-        for release in releases:
+        for column_draw in column_draws:
             ledger.write_row(
-                release,
+                column_draw,
                 charge=cost,
                 version_tag=version_tag,
                 study_digest=bytes.fromhex(charge.key[0]),
@@ -227,7 +227,7 @@ def _row(charge: _Charge, ledger_fields: Mapping[str, object]) -> tuple[list[Col
     unit = None if ledger_fields["unit"] is None else int(cast("int", ledger_fields["unit"]))
     event = events.from_json(json.dumps(ledger_fields["event"]))
     cost = Cost(epsilon=charge.charged, delta=float(cast("float", ledger_fields.get("charged_delta", 0.0))))
-    release = ColumnDraw(
+    column_draw = ColumnDraw(
         variables=charge.key[1],
         dataset=str(ledger_fields["dataset"]),
         sources=sources,
@@ -235,10 +235,10 @@ def _row(charge: _Charge, ledger_fields: Mapping[str, object]) -> tuple[list[Col
         source_fingerprint=bytes.fromhex(str(ledger_fields.get("source_fingerprint", ""))),
         **digests,
     )
-    return [release], unit, bytes.fromhex(cast("str", ledger_fields["version_tag"])), cost
+    return [column_draw], unit, bytes.fromhex(cast("str", ledger_fields["version_tag"])), cost
 
 
-def _bind_release(charge: _Charge, dataset: str, event: PrivacyEvent) -> ColumnDraw:
+def _bind_draw(charge: _Charge, dataset: str, event: PrivacyEvent) -> ColumnDraw:
     return ColumnDraw(
         variables=charge.key[1],
         dataset=dataset,

@@ -93,7 +93,7 @@ class Send(TypedDict):
 
 def line_of(
     what: What,
-    release: ColumnDraw,
+    column_draw: ColumnDraw,
     charge: Cost,
     ledger: Mapping[str, object],
     *,
@@ -104,7 +104,7 @@ def line_of(
 
     Args:
         what: of which kind.
-        release, charge: the row's.
+        column_draw, charge: the row's.
         ledger: what it says besides (`make_audit_fields`).
         detail: see `Event`.
         send: the row's.
@@ -114,8 +114,8 @@ def line_of(
         who=DAEMON,
         study=send["study_digest"],
         study_id=send["study_id"],
-        columns=release.variables,
-        epsilon=release.epsilon,
+        columns=column_draw.variables,
+        epsilon=column_draw.epsilon,
         charged=charge.epsilon,
         size=send["size"] or None,
         sha256=send["artifact_sha256"],
@@ -126,17 +126,17 @@ def line_of(
 
 
 def make_audit_fields(
-    release: ColumnDraw, *, unit: int | None, version_tag: bytes = b"", charge: Cost = NOTHING
+    column_draw: ColumnDraw, *, unit: int | None, version_tag: bytes = b"", charge: Cost = NOTHING
 ) -> dict[str, object]:
     """Return the fields of the audit log's line from which the ledger row can be read back.
 
     Digests and local names only; guessing the data from the fingerprint needs the site secret.
     """
-    digests = {name: cast("bytes", getattr(release, name)).hex() for name in PARTS}
-    fields = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
-    ledger_fields: dict[str, object] = {"event": events.document(release.event)}
-    if release.source_fingerprint:
-        ledger_fields["source_fingerprint"] = release.source_fingerprint.hex()
+    digests = {name: cast("bytes", getattr(column_draw, name)).hex() for name in PARTS}
+    fields = {"unit": unit, "dataset": column_draw.dataset, "sources": list(column_draw.sources)}
+    ledger_fields: dict[str, object] = {"event": events.document(column_draw.event)}
+    if column_draw.source_fingerprint:
+        ledger_fields["source_fingerprint"] = column_draw.source_fingerprint.hex()
     if charge.delta:
         ledger_fields["charged_delta"] = charge.delta
     return {**fields, **digests, "version_tag": version_tag.hex(), **ledger_fields}

@@ -24,7 +24,7 @@ from verticil.shared.privacy.accountant import cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, KNOWN, NOTHING, Cost, Reader
 from verticil.shared.privacy.events import PrivacyEvent, kind_of
 from verticil.shared.privacy.figures import total_epsilon
-from verticil.shared.storage.rows import Cell
+from verticil.shared.storage.row_values import Cell
 from verticil.shared.study.states import State
 
 NAMES_OF_VALUES: Final = (

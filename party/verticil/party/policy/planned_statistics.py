@@ -9,14 +9,16 @@ from verticil.shared.privacy.events import PrivacyEvent, plan_events
 from verticil.shared.study.document import Study
 
 
-def accounts_of(releases: Mapping[int, ColumnDraw], account: Callable[[str], str]) -> dict[str, str]:
+def accounts_of(column_draws: Mapping[int, ColumnDraw], account: Callable[[str], str]) -> dict[str, str]:
     """Return the account of each variable that is released.
 
     Args:
-        releases: by unit.
+        column_draws: by unit.
         account: of a data set; see `SamePeople.account`.
     """
-    return {name: account(release.dataset) for release in releases.values() for name in release.variables}
+    return {
+        name: account(column_draw.dataset) for column_draw in column_draws.values() for name in column_draw.variables
+    }
 
 
 def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict[str, list[PrivacyEvent]]:

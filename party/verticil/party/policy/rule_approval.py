@@ -31,7 +31,7 @@ from verticil.party.limits.rules import (
     list_uncovered,
     questions_of,
 )
-from verticil.party.local_dataset import columns_of, origins, release_of
+from verticil.party.local_dataset import column_draw_of, columns_of, origins
 from verticil.party.policy import approval_checks
 from verticil.party.policy.approval_checks import AUTOMATIC
 from verticil.party.policy.planned_statistics import statistics_of
@@ -111,7 +111,7 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
         approval_checks.check_expiry(study, today)
         columns = columns_of(config, study)
         refuse(find_objections(config.policy, study, config.name, columns, today=today), study.id)
-        before = _list_releases(voting, study) if voting.secret.value else None
+        before = _list_column_draws(voting, study) if voting.secret.value else None
         if before is not None:
             _check_room(voting, study, before)
     except VerticilError as error:
@@ -177,7 +177,7 @@ def find_rule_objections(voting: Voting, record: StudyRecord, at: datetime) -> t
         ]
     if config.policy.on_data_change == "refuse" and voting.secret.value:
         try:
-            _check_room(voting, study, _list_releases(voting, study))
+            _check_room(voting, study, _list_column_draws(voting, study))
         except Refusal as error:
             message = (
                 "what is left of a lifetime budget has no room for it (policy.max_epsilon_lifetime or max_delta_lifetime,"
@@ -187,15 +187,15 @@ def find_rule_objections(voting: Voting, record: StudyRecord, at: datetime) -> t
     return tuple(reasons)
 
 
-def _list_releases(voting: Voting, study: Study) -> list[tuple[ColumnDraw, bool]]:
+def _list_column_draws(voting: Voting, study: Study) -> list[tuple[ColumnDraw, bool]]:
     """Return each unit that is sent, as far as it is known without the data, and whether the same draw was sent before."""
     places = origins(voting.config, study)
-    releases: list[tuple[ColumnDraw, bool]] = []
+    column_draws: list[tuple[ColumnDraw, bool]] = []
     for index in study.units_of(voting.config.name):
         if index in protocol_of(study).readable(study):
-            release = release_of(study, index, places=places, fingerprint=b"", site_secret=voting.secret.value)
-            releases.append((release, voting.ledger.drawn_before(release)))
-    return releases
+            column_draw = column_draw_of(study, index, places=places, fingerprint=b"", site_secret=voting.secret.value)
+            column_draws.append((column_draw, voting.ledger.drawn_before(column_draw)))
+    return column_draws
 
 
 def _check_room(voting: Voting, study: Study, before: Iterable[tuple[ColumnDraw, bool]]) -> None:
@@ -209,9 +209,9 @@ def _check_room(voting: Voting, study: Study, before: Iterable[tuple[ColumnDraw,
     events_by_account = {
         name: list(events) for name, events in statistics_of(study, voting.config.name, places).items()
     }
-    for release, again in before:
-        if not (free and (again or voting.ledger.is_kept(release))):
-            events_by_account.setdefault(release.dataset, []).append(release.event)
+    for column_draw, again in before:
+        if not (free and (again or voting.ledger.is_kept(column_draw))):
+            events_by_account.setdefault(column_draw.dataset, []).append(column_draw.event)
     for dataset, events in events_by_account.items():
         voting.ledger.check_room(dataset, events, voting.config.policy)
 

@@ -31,7 +31,7 @@ from verticil.party.audit.log import AuditLog, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.column_draws import origins_of, seals
 from verticil.party.limits.rules import RULE_PREFIX, Rule, approver_name
-from verticil.party.local_dataset import LocalDataset, releases_of
+from verticil.party.local_dataset import LocalDataset, column_draws_of
 from verticil.party.people.sketches import Sketches
 from verticil.party.policy import approval_checks
 from verticil.party.policy.approval_checks import AUTOMATIC, Review
@@ -144,16 +144,16 @@ class Voting:
             Refusal: APPROVAL_VOID.
             DataFault, Misuse: as `origins`.
         """
-        releases = releases_of(self.config, approved_study, holding, site_secret=self.secret.value)
-        releases = approval_checks.as_drawn(releases, self.ledger)
+        column_draws = column_draws_of(self.config, approved_study, holding, site_secret=self.secret.value)
+        column_draws = approval_checks.as_drawn(column_draws, self.ledger)
         approval_checks.check_data(
             approved_study,
             stored_approval,
-            seals(releases, record.digest, site_secret=self.secret.value),
+            seals(column_draws, record.digest, site_secret=self.secret.value),
             then=self.decisions.get_origins(record.digest, approval_checks.content_of(record.approval or b""))
             if record.approval
             else None,
-            now=origins_of(releases, holding.n_records),
+            now=origins_of(column_draws, holding.n_records),
         )
 
     def check_binding(self, record: StudyRecord, today: date, *, giver: bool = True) -> Study:
@@ -273,7 +273,7 @@ class Voting:
                     self.decisions.approve(record.digest, body, at)
                     self.ledger.reserve(
                         record.digest,
-                        review.releases_to_send,
+                        review.draws_to_send,
                         config.policy,
                         shared=review.shared,
                         linkages=review.linkages,

@@ -82,25 +82,25 @@ def fill_spool(
         DataFault: DISK_FULL (before anything is drawn, when it can be foreseen), STATE_CORRUPT.
     """
     holding = holding.renumber(record.task.proposal_study, effective, site.config.name)
-    every = site.releases(effective, holding)
+    every = site.column_draws(effective, holding)
     reserve(site, record, effective, every)
-    releases = {index: release for index, release in every.items() if index in units}
+    column_draws = {index: column_draw for index, column_draw in every.items() if index in units}
     # All of them, before any is drawn.
-    assessments = site.ledger.assess(list(releases.values()), site.config.policy, study_digest=record.digest)
+    assessments = site.ledger.assess(list(column_draws.values()), site.config.policy, study_digest=record.digest)
     artifacts: list[Artifact] = []
     there = site.state.artifacts(record.digest, record.task.effective_digest)
-    channels = [effective.units[index].transition for index in releases if index not in there]
+    channels = [effective.units[index].transition for index in column_draws if index not in there]
     spool.ensure_room(
         sum(
             artifact.packed_size(len(rows), channel.n_states, codes_per_record=channel.codes_per_record)
             for channel in channels
         )
     )
-    for (index, release), assessment in zip(releases.items(), assessments, strict=True):
+    for (index, column_draw), assessment in zip(column_draws.items(), assessments, strict=True):
         if index in there:
             continue
         pieces = _pack_codes(
-            site, effective, holding, rows, index=index, release=release, version_tag=assessment.version_tag
+            site, effective, holding, rows, index=index, column_draw=column_draw, version_tag=assessment.version_tag
         )
         channel = effective.units[index].transition
         item = Artifact(
@@ -108,7 +108,7 @@ def fill_spool(
             effective_digest=record.task.effective_digest,
             sha256=spool.put(pieces),
             size=artifact.packed_size(len(rows), channel.n_states, codes_per_record=channel.codes_per_record),
-            facts=release.to_json(),
+            facts=column_draw.to_json(),
             version_tag=assessment.version_tag,
         )
         event = unit_event(What.RANDOMIZED, record, item, charge=assessment.charge.epsilon)
@@ -126,12 +126,12 @@ def _pack_codes(
     rows: NDArray[np.int64],
     *,
     index: int,
-    release: ColumnDraw,
+    column_draw: ColumnDraw,
     version_tag: bytes,
 ) -> Iterator[bytes]:
     channel = effective.units[index].transition
     parts = randomize_in_parts(
-        holding, rows, effective, index, release=release, version_tag=version_tag, site_secret=site.site_secret
+        holding, rows, effective, index, column_draw=column_draw, version_tag=version_tag, site_secret=site.site_secret
     )
     return artifact.pack_parts(parts, len(rows) * channel.codes_per_record, channel.n_states)
 
@@ -142,7 +142,7 @@ def randomize(
     study: Study,
     index: int,
     *,
-    release: ColumnDraw,
+    column_draw: ColumnDraw,
     version_tag: bytes,
     site_secret: bytes,
 ) -> Codes:
@@ -153,7 +153,7 @@ def randomize(
         rows: the common ones, in the common order.
         study: the effective study.
         index: of the unit.
-        release: what the ledger will say; it names what the noise depends on.
+        column_draw: what the ledger will say; it names what the noise depends on.
         version_tag: of the ledger's assessment.
         site_secret: of this site.
 
@@ -164,7 +164,7 @@ def randomize(
     n, n_done = len(rows) * channel.codes_per_record, 0
     codes_out: Codes = np.empty(n, np.uint8) if channel.n_states <= 256 else np.empty(n, np.uint16)
     for part in randomize_in_parts(
-        holding, rows, study, index, release=release, version_tag=version_tag, site_secret=site_secret
+        holding, rows, study, index, column_draw=column_draw, version_tag=version_tag, site_secret=site_secret
     ):
         codes_out[n_done : n_done + part.size] = part
         n_done += part.size
@@ -177,7 +177,7 @@ def randomize_in_parts(
     study: Study,
     index: int,
     *,
-    release: ColumnDraw,
+    column_draw: ColumnDraw,
     version_tag: bytes,
     site_secret: bytes,
 ) -> Iterator[Codes]:
@@ -185,10 +185,10 @@ def randomize_in_parts(
     unit = study.units[index]
     key = perturb.unit_key(
         site_secret,
-        dataset=release.dataset,
-        source_columns=release.sources,
-        codebook_digest=release.codebook_digest,
-        transition_digest=release.transition_digest,
+        dataset=column_draw.dataset,
+        source_columns=column_draw.sources,
+        codebook_digest=column_draw.codebook_digest,
+        transition_digest=column_draw.transition_digest,
         version_tag=version_tag,
     )
     channel = unit.transition
@@ -205,18 +205,18 @@ def randomize_in_parts(
         yield randomize_part(rows[start : start + _AT_ONCE])
 
 
-def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, ColumnDraw]) -> None:
+def reserve(site: Site, record: StudyRecord, effective: Study, column_draws: Mapping[int, ColumnDraw]) -> None:
     """Keep room for everything that the study sends and shares, of all data sets; raises as `Ledger.reserve`.
 
     Args:
         site: this party.
         record: the study.
         effective: the effective study.
-        releases: of own units.
+        column_draws: of own units.
     """
     sent_units, shared = protocol_of(effective).readable(effective), {}
     for account, events in statistics_of(
-        effective, site.config.name, accounts_of(releases, site.ledger.account)
+        effective, site.config.name, accounts_of(column_draws, site.ledger.account)
     ).items():
         # tables with measured bins were charged with the approval
         left = [
@@ -225,7 +225,7 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         shared[account] = left
     site.ledger.reserve(
         record.digest,
-        {index: release for index, release in releases.items() if index in sent_units},
+        {index: column_draw for index, column_draw in column_draws.items() if index in sent_units},
         site.config.policy,
         shared=shared,
     )
@@ -241,12 +241,12 @@ def refill_spool(
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
     holding = holding.renumber(record.task.proposal_study, effective, site.config.name)
-    releases = site.releases(effective, holding)
+    column_draws = site.column_draws(effective, holding)
     for index, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         if spool.holds(item.sha256):
             continue
         pieces = _pack_codes(
-            site, effective, holding, rows, index=index, release=releases[index], version_tag=item.version_tag
+            site, effective, holding, rows, index=index, column_draw=column_draws[index], version_tag=item.version_tag
         )
         try:
             spool.put(pieces, sha256=item.sha256)
@@ -271,7 +271,7 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    release, again = (
+    column_draw, again = (
         ColumnDraw.from_json(item.facts),
         site.ledger.has_sent(record.digest, item.unit, recipient, item.sha256),
     )
@@ -286,7 +286,7 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         )
     charge_published(site, effective, record.digest, at)
     charge = site.ledger.record(
-        release,
+        column_draw,
         version_tag=item.version_tag,
         policy=site.config.policy,
         study_digest=record.digest,
@@ -301,8 +301,8 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
     if again and not charge:
         site.audit.again(event, at)
     else:
-        numbered_release = replace(release, event=site.ledger.last_event())
-        audit_fields = make_audit_fields(numbered_release, unit=item.unit, version_tag=item.version_tag, charge=charge)
+        numbered_draw = replace(column_draw, event=site.ledger.last_event())
+        audit_fields = make_audit_fields(numbered_draw, unit=item.unit, version_tag=item.version_tag, charge=charge)
         site.audit.record(replace(event, ledger=audit_fields), at)
 
 
@@ -316,14 +316,14 @@ def unit_event(
     peer_event: bytes = b"",
 ) -> Event:
     """Return the audit log's event of a randomized unit."""
-    release = ColumnDraw.from_json(item.facts)
+    column_draw = ColumnDraw.from_json(item.facts)
     return Event(
         what=what,
         who=DAEMON,
         study=record.digest,
         study_id=record.study_id,
-        columns=release.variables,
-        epsilon=release.epsilon,
+        columns=column_draw.variables,
+        epsilon=column_draw.epsilon,
         charged=charge,
         size=item.size,
         sha256=item.sha256,

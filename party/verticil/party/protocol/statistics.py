@@ -37,10 +37,10 @@ def statistics_of_each(
 ) -> list[ColumnDraw]:
     """Return the same for a party that may have no data any more: `fingerprint` names them."""
     places = origins(site.config, study)
-    releases: list[ColumnDraw] = []
+    column_draws: list[ColumnDraw] = []
     for dataset in dict.fromkeys(place.account for place in places.values()):
         variables = tuple(name for name, place in places.items() if place.account == dataset)
-        releases.append(
+        column_draws.append(
             ColumnDraw(
                 variables=variables,
                 dataset=dataset,
@@ -52,10 +52,10 @@ def statistics_of_each(
                 event=event,
             )
         )
-    return releases
+    return column_draws
 
 
-def profile_releases(site: Site, study: Study, study_digest: bytes) -> Iterator[tuple[ColumnDraw, str]]:
+def profile_draws(site: Site, study: Study, study_digest: bytes) -> Iterator[tuple[ColumnDraw, str]]:
     """Yield what a study with measured bins means for the ledger besides columns, and who is told: for each data set.
 
     Its profiles and tables are one draw (`verticil.shared.privacy.layered`), which leaves in part with the approval.
@@ -79,12 +79,12 @@ def profile_releases(site: Site, study: Study, study_digest: bytes) -> Iterator[
             hashlib.sha256(study_digest).digest() if of_dealer else study_digest
         )  # of each draw a delta is charged once
         noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
-        for release in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=fingerprint):
-            yield release, DEALER_TABLES if of_dealer else EVERYONE
+        for column_draw in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=fingerprint):
+            yield column_draw, DEALER_TABLES if of_dealer else EVERYONE
 
 
 def charge_profiles(site: Site, record: StudyRecord, study: Study, at: dt.datetime) -> None:
-    """Charge what `profile_releases` yields, once, before the approval with the profiles leaves.
+    """Charge what `profile_draws` yields, once, before the approval with the profiles leaves.
 
     Args:
         site: this party.
@@ -100,7 +100,7 @@ def charge_profiles(site: Site, record: StudyRecord, study: Study, at: dt.dateti
     with site.database.transaction():
         if record.digest in site.revocations.list_stopped():
             raise StoppedError
-        for release, recipient in profile_releases(site, study, record.digest):
+        for column_draw, recipient in profile_draws(site, study, record.digest):
             send: Send = {
                 "study_digest": record.digest,
                 "study_id": record.study_id,
@@ -109,15 +109,15 @@ def charge_profiles(site: Site, record: StudyRecord, study: Study, at: dt.dateti
                 "size": 0,
                 "at": at,
             }
-            if site.ledger.holds(release):
+            if site.ledger.holds(column_draw):
                 continue
-            charge = site.ledger.record_shared(release, policy=site.config.policy, **send)
-            row = make_audit_fields(release, unit=None, charge=charge)
-            site.audit.record(line_of(What.SHARED, release, charge, row, detail="profiles of numbers", **send), at)
+            charge = site.ledger.record_shared(column_draw, policy=site.config.policy, **send)
+            row = make_audit_fields(column_draw, unit=None, charge=charge)
+            site.audit.record(line_of(What.SHARED, column_draw, charge, row, detail="profiles of numbers", **send), at)
 
 
 def list_published(site: Site, study: Study, study_digest: bytes) -> list[ColumnDraw]:
-    """Return the releases of columns that the miner alone reads, published to everybody and not in the ledger yet; by data
+    """Return the draws of columns that the miner alone reads, published to everybody and not in the ledger yet; by data
     set.
 
     Args:
@@ -128,12 +128,12 @@ def list_published(site: Site, study: Study, study_digest: bytes) -> list[Column
     Raises:
         Misuse, DataFault: party.toml does not say any more where the columns come from.
     """
-    releases: list[ColumnDraw] = []
+    column_draws: list[ColumnDraw] = []
     for event in (item.event for item in plan_events(study, site.config.name) if item.event.reader == OTHERS):
         if not site.ledger.has_statistics(study_digest, event):
             noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
-            releases += statistics_of_each(site, study, event, basis=study_digest, noise=noise, fingerprint=NO_DATA)
-    return releases
+            column_draws += statistics_of_each(site, study, event, basis=study_digest, noise=noise, fingerprint=NO_DATA)
+    return column_draws
 
 
 def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datetime) -> None:
@@ -141,7 +141,7 @@ def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datet
 
     Raises as `list_published`, `Ledger.record_shared` and `AuditLog.record`.
     """
-    for release in list_published(site, study, study_digest):
+    for column_draw in list_published(site, study, study_digest):
         send: Send = {
             "study_digest": study_digest,
             "study_id": study.id,
@@ -150,7 +150,7 @@ def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datet
             "size": 0,
             "at": at,
         }
-        charge = site.ledger.record_shared(release, policy=site.config.policy, **send)
-        row = make_audit_fields(release, unit=None, charge=charge)
-        line = line_of(What.SHARED, release, charge, row, detail="noisy tables of the miner", **send)
+        charge = site.ledger.record_shared(column_draw, policy=site.config.policy, **send)
+        row = make_audit_fields(column_draw, unit=None, charge=charge)
+        line = line_of(What.SHARED, column_draw, charge, row, detail="noisy tables of the miner", **send)
         site.audit.record(line, at)

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 
 from verticil.party.storage.database import Database
 from verticil.shared.core.errors import Misuse, VerticilError, from_code
-from verticil.shared.storage.rows import Cell
+from verticil.shared.storage.row_values import Cell
 from verticil.shared.study.canonical import parse_canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.names import Named, ambiguous, fits

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from verticil.shared.core.words import shortened
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.pages.words import epsilon_text, greek, pair_text, sentence, size_text, when_text
 from verticil.shared.release import wording
 from verticil.shared.study.protocols import PROTOCOLS

@@ -54,6 +54,9 @@ class Laid:
         n_unknown: rows whose person is not in the table of people.
         n_without: people without a row.
         n_unordered: rows without a value in the order column.
+        n_tied: rows with the value of the order column that the person's row before has.
+        n_ragged: lines of the source that are no rows: they have too many or too few fields.
+        n_undeclared: for some columns, but for that of the order: the rows whose value has no category.
     """
 
     codes: Mapping[str, Codes] = field(repr=False)
@@ -64,6 +67,9 @@ class Laid:
     n_unknown: int
     n_without: int
     n_unordered: int
+    n_tied: int
+    n_ragged: int
+    n_undeclared: Mapping[str, int]
 
 
 def lay(table: RelatedTable, schema: Schema, rows: Rows, tags: Tags, *, key: bytes) -> Laid:
@@ -87,7 +93,9 @@ def lay(table: RelatedTable, schema: Schema, rows: Rows, tags: Tags, *, key: byt
             order=None if rows.order is None else rows.order[known],
         )
     )
-    return laying.finish(len(rows.people), 0 if rows.order is None else int(np.isnan(rows.order).sum()))
+    n_unordered = 0 if rows.order is None else int(np.isnan(rows.order).sum())
+    n_undeclared = {name: int(is_open.sum()) for name, is_open in rows.undeclared.items()}
+    return laying.finish(len(rows.people), n_unordered=n_unordered, n_undeclared=n_undeclared)
 
 
 def _sorted(table: RelatedTable, rows: Rows, some: Places) -> Places:
@@ -120,7 +128,7 @@ class Laying:
                 self._codes[variable.name] = np.full(n_people, code, dtype=variable.code_dtype)
                 if name in open_columns:
                     self._undeclared[variable.name] = np.zeros(n_people, np.bool_)
-        self._n_taken = self._n_beyond = self._n_people_beyond = self._n_with = 0
+        self._n_taken = self._n_beyond = self._n_people_beyond = self._n_with = self._n_tied = 0
 
     def take(self, rows: Rows) -> None:
         """Lay the rows of some people: all of theirs, of nobody else, by person and then in the order that the module says."""
@@ -140,13 +148,18 @@ class Laying:
         self._n_with += len(whose)
         self._n_beyond += int(totals.sum() - counts.sum())
         self._n_people_beyond += int(np.count_nonzero(totals > most))
+        if rows.order is not None:
+            is_same = (rows.people[1:] == rows.people[:-1]) & (rows.order[1:] == rows.order[:-1])
+            self._n_tied += int(np.count_nonzero(is_same))
 
-    def finish(self, n_rows: int, n_unordered: int) -> Laid:
+    def finish(self, n_rows: int, *, n_unordered: int, n_undeclared: Mapping[str, int], n_ragged: int = 0) -> Laid:
         """Return what was laid.
 
         Args:
             n_rows: rows of the source.
             n_unordered: those of them without a value in the order column.
+            n_undeclared: by column, those of them whose value has no category.
+            n_ragged: lines of the source that are no rows.
         """
         return Laid(
             codes=self._codes,
@@ -157,6 +170,9 @@ class Laying:
             n_unknown=n_rows - self._n_taken,
             n_without=len(self._tags) - self._n_with,
             n_unordered=n_unordered,
+            n_tied=self._n_tied,
+            n_ragged=n_ragged,
+            n_undeclared={name: n for name, n in n_undeclared.items() if n and name != self._table.order},
         )
 
     def _fill(self, rows: Rows, *, kept: Places, number: Places) -> None:

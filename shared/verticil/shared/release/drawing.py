@@ -126,7 +126,9 @@ def open_models(folder: Path) -> ReleaseModels:
     """
     model, study = folder / "model.json", folder / "study.json"
     if not model.is_file():
-        raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
+        inner = folder / "release"
+        where = f": {inner}" if (inner / model.name).is_file() else ""
+        raise Misuse("FILE_MISSING", f"{model}: no such file", hint=f"give the folder of a release{where}")
     document = read_document(folder, model.name)
     network = model_json.read(document)
     return ReleaseModels(
@@ -191,7 +193,7 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def drawn(
+def draw_record_tables(
     models: ReleaseModels,
     n: int,
     *,
@@ -219,10 +221,10 @@ def drawn(
     chosen_models = models.models(models.source(source, given=bool(given)))
     evidence = evidence_of(models.schema, given)
     generator = np.random.Generator(np.random.PCG64(seed))
-    return _drawn(models, chosen_models, n, generator, evidence=evidence, sampling=sampling)
+    return _draw_record_tables(models, chosen_models, n, generator, evidence=evidence, sampling=sampling)
 
 
-def _drawn(
+def _draw_record_tables(
     models: ReleaseModels,
     chosen: Sequence[Network | JointModel],
     n: int,

@@ -20,7 +20,7 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Marginal, Network
 from verticil.shared.numerics.model.rounding import round_network
 from verticil.shared.release.content import ReleaseContent, SignedStatement
-from verticil.shared.release.records import released_records
+from verticil.shared.release.records import draw_release_records
 from verticil.shared.release.statement import (
     PartyStatement,
     parse_statement,
@@ -70,7 +70,7 @@ def assemble(
     check_statements(study, structure, statements)
     network, marginals, exact = joint_model(study, structure.dag, statements)
     n_common = statements[0].n_common
-    codes, synthetic = released_records(network, study, n_common, folder=folder)
+    codes, synthetic = draw_release_records(network, study, n_common, folder=folder)
     return ReleaseContent(
         study=study,
         study_digest=proposal_digest.hex(),

@@ -21,7 +21,7 @@ from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.unlinked_files import KeptRows
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.linked_places import inside_bins
-from verticil.shared.synthesis.synthesis import CHUNK, decode_of_study, drawn_records, no_numbers, written_columns
+from verticil.shared.synthesis.synthesis import CHUNK, decode_of_study, no_numbers, sample_study_codes, written_columns
 from verticil.shared.synthesis.table_columns import PIECE, Numbers, PiecewiseTable, WrittenColumn
 from verticil.shared.synthesis.within_bins import tilts_of
 
@@ -34,7 +34,7 @@ _DRAWING_BYTES: Final = 28  # for each record, while one variable is drawn: grou
 _SWAPPING_BYTES: Final = 8  # for each cell, while records of a joint model are swapped
 
 
-def released_records(
+def draw_release_records(
     network: Network,
     study: Study,
     n_common: int,
@@ -67,7 +67,7 @@ def released_records(
     n, source = rule.synthetic_records or n_common, joint or network
     tilts = tilts_of(sampled if study.records_from == "posterior" else (network,), study)
     if n <= PIECE:
-        ((codes, _),) = drawn_records(source, study, n, networks=sampled, generator=generator, at_once=n)
+        ((codes, _),) = sample_study_codes(source, study, n, networks=sampled, generator=generator, at_once=n)
         progress(n)
         return tuple(codes), decode_of_study(study, codes, generator, tilts)
     place = Path(tempfile.gettempdir()) if folder is None else folder
@@ -76,7 +76,7 @@ def released_records(
         store = _ColumnStore(place, n, schema.variables, variables.variables)
         each = len(schema) * (1 if isinstance(source, Network) else _SWAPPING_BYTES) + _DRAWING_BYTES
         whole = n * each <= IN_ONE_PIECE
-        for codes, first in drawn_records(
+        for codes, first in sample_study_codes(
             source, study, n, networks=sampled, generator=generator, at_once=n if whole else CHUNK
         ):
             store.take_codes(first, codes)

@@ -283,8 +283,8 @@ def verify_release(
     if digest is None and anchor is None:
         raise GateFailed(
             "RELEASE_UNTRUSTED",
-            f"{directory}: the release is consistent in itself; whether {names} published it was not checked, because no "
-            f"anchor was given (it names the authority {authority_sha256})",
+            f"{directory}: the release is consistent in itself, but nothing was given to check that {names} published it"
+            f" (it names the authority {authority_sha256})",
             hint="give --ca FILE or --fingerprint HEX from a trusted place (federation.toml has it as ca_sha256)",
         )
     total = privacy_statement(study, model.dag)

@@ -9,7 +9,7 @@ Promises
   STATE_CORRUPT; nothing was written then. Other errors of SQLite are mistakes in the program and pass unchanged.
 
 What the tables mean stands with those who use them. Rows are read into values (`Database.read`) and written from them
-(`Database.insert`) by the names of columns, which are those of the values' fields (`verticil.shared.storage.rows`).
+(`Database.insert`) by the names of columns, which are those of the values' fields (`verticil.shared.storage.row_values`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final, Self, TypeVar
 from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
 from verticil.shared.storage.durable import commit, rename, sync_directory, sync_file
-from verticil.shared.storage.rows import Cell, Row, columns_of, reader
+from verticil.shared.storage.row_values import Cell, Row, columns_of, reader
 
 R = TypeVar("R")
 K = TypeVar("K")
@@ -260,7 +260,7 @@ class Database:
 
         Args:
             table: a constant of the program.
-            values: whose fields are columns (`verticil.shared.storage.rows.columns_of`).
+            values: whose fields are columns (`verticil.shared.storage.row_values.columns_of`).
             conflict: ``DO NOTHING`` or ``DO UPDATE ...`` where a row with this key is there; ``REPLACE`` for a new one in its
                 place; empty: that is an error.
             columns: the other columns.

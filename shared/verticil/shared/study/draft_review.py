@@ -70,8 +70,8 @@ def origin_words(study: Study) -> tuple[str, ...]:
     """
     measured = tuple(variable.name for variable in study.schema.variables if variable.bounds is not None)
     of_measured = (
-        f"The bins of {_join_names(measured)} were measured with noise, within the epsilon of the tables; `from` of each "
-        "column says where its bounds come from.",
+        f"The bins of {_join_names(measured)} are measured with noise, within the epsilon of the tables; each column's "
+        "key 'from' says where its bounds come from.",
     ) * bool(measured)
     if len(columns_from(study, None)) == len(tuple(_all_columns(study))):
         return of_measured
@@ -89,7 +89,11 @@ def origin_words(study: Study) -> tuple[str, ...]:
             f"The {subject} of {_join_names(names)} {words}."
             for subject, has_it in subjects.items()
             for origin, words in sentences.items()
-            if (names := tuple(each.name for each in _all_columns(study) if each.origin == origin and has_it(each)))
+            if (
+                names := _names_in_file(
+                    study, (each for each in _all_columns(study) if each.origin == origin and has_it(each))
+                )
+            )
         ),
         *of_measured,
     )
@@ -99,6 +103,17 @@ def _all_columns(study: Study) -> Iterable[Variable]:
     """Return every column of the study's file: those that are sent, and those that follow from others."""
     functions = () if study.knowledge is None else study.knowledge.functions
     return (*study.schema.variables, *(item.variable for item in functions))
+
+
+def _names_in_file(study: Study, variables: Iterable[Variable]) -> tuple[str, ...]:
+    """Return the names of some columns, each column of a related table once for all slots."""
+    in_file = {
+        name: f"{table.name}.{column}{'.gap' if name.endswith('.gap') and column == table.order else ''}"
+        for table in study.related
+        for column in table.columns
+        for name in table.slots_of(column)
+    }
+    return tuple(dict.fromkeys(in_file.get(variable.name, variable.name) for variable in variables))
 
 
 def _join_names(names: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.tables import set_sigmas
 from verticil.shared.study.typed_variables import even_bins, next_written, value_labels, value_step, written_format
 from verticil.shared.study.vocabulary import fail
+
+_FEW_OUTSIDE: Final = 0.01
+"""Of the people: fewer beyond the bounds of a variable change little."""
 
 
 def grid_of_variable(variable: Variable) -> Grid:
@@ -64,17 +68,30 @@ def profile_of_variable(variable: Variable, deviation: float) -> Profile:
 def measured_profiles(study: Study) -> dict[int, Profile]:
     """Return the profile of each variable of a study whose bins were measured and are not hidden by noise, by position."""
     measured = {place: each for place, each in enumerate(study.schema.variables) if each.profile}
-    deviation = _deviation(study) if measured else None
+    deviation = deviation_of_counts(study) if measured else None
     if deviation is None:
         return {}
     found = {place: profile_of_variable(each, deviation) for place, each in measured.items()}
     return {place: profile for place, profile in found.items() if profile.bins}
 
 
-def _deviation(study: Study) -> float | None:
+def deviation_of_counts(study: Study) -> float | None:
     """Return the standard deviation of the noise on a count of profiles, people; None: none are measured."""
     sigma = None if study.tables is None else set_sigmas(study).profiles
     return None if sigma is None else math.sqrt(variance(sigma))
+
+
+def share_outside(variable: Variable, profile: Profile, deviation: float) -> float:
+    """Return the noisy share of the people beyond a variable's bounds; 0: so few that the noise alone could be them.
+
+    Args:
+        variable: with its profile.
+        profile: that its noisy counts give.
+        deviation: standard deviation of the noise on each count, people.
+    """
+    people = max(sum(variable.profile[: grid_of_variable(variable).size]), 1)
+    outside = profile.below + profile.above
+    return outside if outside > max(_FEW_OUTSIDE, 4 * deviation / people) else 0.0
 
 
 def variable_with(variable: Variable, profile: Profile) -> Variable:
@@ -124,7 +141,7 @@ def with_profiles(study: Study, profiles: Mapping[str, Sequence[int]]) -> Study:
     """
     if not profiles:
         return study
-    deviation = _deviation(study)
+    deviation = deviation_of_counts(study)
     changed: dict[str, Variable] = {}
     for name, counts in profiles.items():
         variable = study.schema[study.schema.index(name)]
@@ -170,7 +187,7 @@ def check_profiles(study: Study, *, source: str) -> None:
         Misuse: STUDY_INVALID.
     """
     measured = [variable for variable in study.schema.variables if variable.profile]
-    deviation = _deviation(study) if measured else None
+    deviation = deviation_of_counts(study) if measured else None
     for variable in measured:
         where = f"{source}: variable '{variable.name}'"
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,10 +12,19 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.record import keys, read
 from verticil.shared.documents.toml_table import Table, near_hint
 from verticil.shared.numerics.knowledge.columns import narrow_knowledge
+from verticil.shared.numerics.knowledge.rules import Condition, Rule
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.related.structure import Mask, possible_together
-from verticil.shared.related.tables import MOST_ROWS, ORDERING, RelatedTable, row_variables, slot_variables
+from verticil.shared.related.tables import (
+    MOST_ROWS,
+    ORDERING,
+    RelatedTable,
+    empty_code,
+    is_structural,
+    row_variables,
+    slot_variables,
+)
 from verticil.shared.study.codebook import check_text, variable_from
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
@@ -237,6 +246,28 @@ class Possible:
         known = self.support.zeros(members) if self.support.restricts else None
         slots = possible_together(self.study.related, self.study.schema, members)
         return known if slots is None else slots if known is None else known & slots
+
+
+def slot_rules(study: Study, names: Collection[str]) -> Iterator[Rule]:
+    """Yield what some columns of slots say of the number of rows, as rules: a filled slot has a row, an empty one has none."""
+    for table in study.related:
+        for number in range(1, table.max_rows + 1):
+            for name in table.slot(number):
+                if name in names:
+                    yield from _slot_rules(table, study.schema[study.schema.index(name)], number)
+
+
+def _slot_rules(table: RelatedTable, column: Variable, number: int) -> Iterator[Rule]:
+    empty = column.labels[empty_code(column)]
+    filled = tuple(label for label in column.labels if label != empty)
+    counts = tuple(map(str, range(table.max_rows + 1)))
+    for labels, rows in ((filled, counts[number:]), ((empty,), counts[:number])):
+        if labels == filled or is_structural(column):
+            yield Rule(
+                name=f"{'a row' if labels == filled else 'no row'} in {column.name}",
+                when=(Condition(variable=column.name, values=labels),),
+                then=(Condition(variable=table.count, values=rows),),
+            )
 
 
 def people_study(study: Study) -> Study:

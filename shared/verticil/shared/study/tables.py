@@ -88,7 +88,9 @@ def coarse_pairs(study: Study) -> tuple[tuple[int, ...], ...]:
     if study.tables is None or study.tables.resolution != "two":
         return ()
     variables = _single_variables(study)
-    orders = [() if each is None else range(EVEN_BINS) if each.bounds else each.order for each in variables]
+    orders = [
+        () if each is None else range(EVEN_BINS) if each.bounds and each.ordered else each.order for each in variables
+    ]
     return pairs_with_order(orders, tables_of(study))
 
 

@@ -104,7 +104,12 @@ def read_bounds(table: Table, kind: str | None) -> tuple[float, float] | None:
         )
     values = read_values(table, "bounds", str(kind))
     if len(values) != 2 or not (math.isfinite(values[1] - values[0]) and values[0] < values[1]):
-        table.fail("bounds", "expected two finite values, the lowest first")
+        words = " to ".join(value_text(kind, value) if math.isfinite(value) else str(value) for value in values[:3])
+        table.fail(
+            "bounds",
+            f"expected two finite values, the lowest first, got {words or 'none'}",
+            hint="state the lowest and the highest value that can be, by public knowledge",
+        )
     return values[0] + 0.0, values[1] + 0.0
 
 

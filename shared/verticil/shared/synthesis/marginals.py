@@ -58,14 +58,14 @@ def model_shares(network: Network, support: Support | None = None) -> tuple[list
     try:
         return [np.round(share, _DECIMALS) for share in network_marginals(network, rules)], True
     except TooWideError:
-        codes = _sample(network, support)
+        codes = _sample_for_marginals(network, support)
     except ValueError as error:
         raise no_records(error) from None
     counts = [np.bincount(column, minlength=k) for column, k in zip(codes, network.schema.n_states, strict=True)]
     return [count / _SAMPLE for count in counts], False
 
 
-def _sample(network: Network, support: Support | None) -> list[Codes]:
+def _sample_for_marginals(network: Network, support: Support | None) -> list[Codes]:
     try:
         return sample_codes(network, _SAMPLE, generator=np.random.default_rng(0), support=support)
     except RulesTooWideError as error:
@@ -95,7 +95,7 @@ def model_pairs(
     try:
         return [np.round(network_pair(network, *pair, rules), _DECIMALS) for pair in pairs], 0.0
     except TooWideError:
-        codes = _sample(network, support)
+        codes = _sample_for_marginals(network, support)
         n_states = network.schema.n_states
         tables = [
             np.bincount(codes[a].astype(np.int64) * n_states[b] + codes[b], minlength=n_states[a] * n_states[b])

@@ -146,7 +146,7 @@ def no_numbers(error: ValueError) -> DataFault:
     return DataFault("LEARNING_FAILED", str(error), hint="move the bins' edges, or take one of these out")
 
 
-def drawn_records(
+def sample_study_codes(
     source: Network | JointModel,
     study: Study,
     n: int,
@@ -173,7 +173,7 @@ def drawn_records(
         if study.records_from == "posterior":
             at_once -= at_once % len(networks) if at_once < n else 0  # so that record i is of network i mod M
             for first in range(0, n, at_once):
-                yield _in_turn(networks, min(at_once, n - first), generator, rule.sampling, support), first
+                yield _sample_in_turn(networks, min(at_once, n - first), generator, rule.sampling, support), first
             return
         draw = _plan(source, {}, rule.sampling, None, rake(source, support))
         for first in range(0, max(n, 1), max(at_once, 1)):
@@ -213,7 +213,7 @@ def decode_of_study(
         raise no_numbers(error) from None
 
 
-def _in_turn(
+def _sample_in_turn(
     networks: Sequence[Network],
     n: int,
     generator: np.random.Generator,
@@ -260,7 +260,7 @@ def _plan(
     elif method == "without-replacement":
         shares = configuration_shares(steps, source.schema.n_states)
     plan = _Plan(method=method, steps=steps, shares=shares)
-    return lambda n, generator, path: _draw(source, plan, n, generator, path=path, evidence=evidence)
+    return lambda n, generator, path: _sample_by_steps(source, plan, n, generator, path=path, evidence=evidence)
 
 
 def _keep_possible(draw: _Draw, support: Support, error: TooWideError) -> _Draw:
@@ -293,7 +293,7 @@ def _keep_possible(draw: _Draw, support: Support, error: TooWideError) -> _Draw:
     return draw_possible
 
 
-def _draw(
+def _sample_by_steps(
     network: Network,
     plan: _Plan,
     n: int,

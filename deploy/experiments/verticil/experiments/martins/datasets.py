@@ -16,7 +16,7 @@ from verticil.experiments.privbayes.datasets import survey_texts
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.numerics.posterior.predictive import draw_records
+from verticil.shared.numerics.posterior.predictive import draw_records_along_edges
 from verticil.shared.numerics.posterior.statistics import Records
 
 AGE_LIMIT: Final = 50
@@ -69,7 +69,7 @@ def certain_family(child: int, parents: tuple[int, ...], probability: NDArray[np
 
 def simulated(d: int, n: int, *, seed: int, replicate: int) -> Records:
     """Records of Table 2's network of d variables; of another replication others."""
-    return draw_records(true_network(d), n, np.random.default_rng([seed, d, n, replicate]))
+    return draw_records_along_edges(true_network(d), n, np.random.default_rng([seed, d, n, replicate]))
 
 
 def pnad(texts: Mapping[str, NDArray[np.object_]]) -> Records:

@@ -23,7 +23,7 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.posterior.combining import of_spread
 from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.numerics.posterior.predictive import draw_records, predictive
+from verticil.shared.numerics.posterior.predictive import draw_records_along_edges, predictive
 from verticil.shared.numerics.posterior.statistics import Records, Statistic
 
 _ROUNDS: Final = 1000
@@ -92,7 +92,7 @@ def s2(
         table[table.sum(axis=1) == 0] = 1.0  # nobody has these parents: nobody will
         families.append(certain_family(child, parents, table / table.sum(axis=1, keepdims=True)))
     network = Network(schema=binary_schema(len(families)), dag=graph, families=tuple(families))
-    made = [draw_records(network, len(records.columns[0]), generator) for _ in range(sets)]
+    made = [draw_records_along_edges(network, len(records.columns[0]), generator) for _ in range(sets)]
     answers: list[MethodAnswer] = []
     for statistic in statistics:
         combined = of_spread([statistic(one) for one in made], level=LEVEL)

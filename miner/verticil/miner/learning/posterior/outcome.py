@@ -20,7 +20,7 @@ from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.rounding import round_network
 from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.numerics.posterior.predictive import Predictive, draw_records, predictive
+from verticil.shared.numerics.posterior.predictive import Predictive, draw_records_along_edges, predictive
 from verticil.shared.numerics.posterior.result import Source, StructurePosterior
 from verticil.shared.numerics.posterior.statistics import (
     ChiSquare,
@@ -90,7 +90,7 @@ def posterior_of(
     if statistics:
         n = study.release.synthetic_records or n_records
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 3], counter=[0, 0, 0, 2]))
-        records = partial(_by_rules, support=support) if support.restricts else draw_records
+        records = partial(_by_rules, support=support) if support.restricts else draw_records_along_edges
         if len(whole) > len(schema):
             records = partial(_with_following, draw=records, table=table, whole=whole)
         numbers = {each.variable for each in statistics if isinstance(each, Mean)}

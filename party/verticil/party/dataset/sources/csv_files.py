@@ -34,7 +34,8 @@ from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 
 _BLOCK_BYTES: Final = 1 << 19  # a CSV part, of which Arrow reads 32 ahead
-_LONGEST_ROW: Final = 4 << 20  # the part where a row is longer than that
+LONGEST_ROW_BYTES: Final = 4 << 20
+"""Most bytes of a row of a CSV file, its header included."""
 _LEAST_ROWS: Final = 4096  # of a part that more is to follow
 _PART_ROWS: Final = 65536  # of one with few columns: texts that parts have in common are looked up once a part
 _PART_CELLS: Final = 2_000_000
@@ -129,7 +130,7 @@ def _csv_batches(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[tup
         return  # the reader takes a header without a line end for a damaged file
     errors = (pa.ArrowException, ValueError, OSError)
     n_rows = last_ragged = 0  # that were handed out; the last row of them that was left out
-    for block_bytes in (_BLOCK_BYTES, _LONGEST_ROW):
+    for block_bytes in (_BLOCK_BYTES, LONGEST_ROW_BYTES):
         ragged_rows: list[int] = []
         reader = attempt(partial(_csv_reader, rule, column_names, block_bytes, last_ragged, ragged_rows), *errors)
         again = n_rows
@@ -188,7 +189,7 @@ def _why_unreadable(rule: DatasetRule, column_names: Sequence[str]) -> DataFault
         return value_too_long(rule, *place)
     return unreadable(
         rule,
-        f"not readable as CSV: a row is longer than {_LONGEST_ROW >> 20} MiB or cut off",
+        f"not readable as CSV: a row is longer than {LONGEST_ROW_BYTES >> 20} MiB or cut off",
         hint="is there a quotation mark that is never closed?",
     )
 

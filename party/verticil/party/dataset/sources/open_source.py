@@ -116,7 +116,11 @@ def missing_columns(rule: DatasetRule, names: Sequence[str], column_names: Seque
         free = {name.casefold(): name for name in names if name not in column_names}
         for name in absent:
             near += [f"'{free[match]}' for '{name}'?" for match in difflib.get_close_matches(name.casefold(), free, 1)]
-        hint = " ".join(near) or "name the local column with source in [dataset.NAME.columns.VARIABLE]"
+        of_people = (
+            f"'{rule.id}' names the person: rename the column, or say which one does (id in party.toml, or --id)"
+        )
+        of_others = "name the local column with source in [dataset.NAME.columns.VARIABLE]"
+        hint = " ".join(near) or (of_people if rule.id in absent else of_others)
     else:
         hint = "is the first row a header, and is the delimiter right?"
     quoted_names = ", ".join(f"'{name}'" for name in absent)

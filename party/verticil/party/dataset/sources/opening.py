@@ -22,7 +22,8 @@ from verticil.party.dataset.sources.source_table import DatasetRule, unreadable
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import INFLATED, MIB
 
-_LONGEST_LINE: Final = 4 * MIB
+LONGEST_LINE_BYTES: Final = 4 * MIB
+"""Most bytes of a line of a text file before it is read as CSV: the header, and what is skipped."""
 _SPARE: Final = 64 * MIB
 """So many bytes may any compressed file have, however small it is."""
 
@@ -130,14 +131,14 @@ def open_text(rule: DatasetRule, *, errors: str = "replace") -> io.TextIOWrapper
     encoding = "utf-8-sig" if codecs.lookup(rule.encoding).name == "utf-8" else rule.encoding
     file = io.TextIOWrapper(open_bytes(rule), encoding=encoding, errors=errors, newline="")
     for _ in range(rule.skip):
-        file.readline(_LONGEST_LINE)
+        file.readline(LONGEST_LINE_BYTES)
     return file
 
 
 def lines_of(rule: DatasetRule, *, errors: str = "replace") -> Generator[str]:
     """Yield the physical lines of a CSV file from its header on, with their ends; a line of megabytes comes in pieces."""
     with open_text(rule, errors=errors) as file:
-        yield from iter(partial(file.readline, _LONGEST_LINE), "")
+        yield from iter(partial(file.readline, LONGEST_LINE_BYTES), "")
 
 
 def count_lines(rule: DatasetRule) -> int:

@@ -20,7 +20,7 @@ from functools import partial
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.masked.proofs import round_proof
-from verticil.party.protocol.masked.round_charge import PARTIES, linkage_releases, rows_of_round
+from verticil.party.protocol.masked.round_charge import PARTIES, linkage_draws, rows_of_round
 from verticil.party.protocol.masked.rounds import folder_of
 from verticil.party.protocol.reconciliation.columns import columns_from_miner
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
@@ -148,8 +148,8 @@ def _linkage(site: Site, digest: bytes, study: Study, *, holder: str) -> Forgott
 
     def rows() -> Sequence[MissingRow]:
         return [
-            MissingRow(release=release, charged=NOTHING, recipient=PARTIES)
-            for release in linkage_releases(site, study, digest)
+            MissingRow(column_draw=column_draw, charged=NOTHING, recipient=PARTIES)
+            for column_draw in linkage_draws(site, study, digest)
         ]
 
     return Forgotten(
@@ -160,8 +160,8 @@ def _linkage(site: Site, digest: bytes, study: Study, *, holder: str) -> Forgott
 def _round_rows(site: Site, study: Study, digest: bytes, t1: bytes) -> Sequence[MissingRow]:
     return [
         MissingRow(
-            release=row.release,
-            charged=_charge_of(site, study, row.release),
+            column_draw=row.column_draw,
+            charged=_charge_of(site, study, row.column_draw),
             recipient=row.recipient,
             unit=row.unit,
             artifact_sha256=t1,
@@ -171,9 +171,9 @@ def _round_rows(site: Site, study: Study, digest: bytes, t1: bytes) -> Sequence[
     ]
 
 
-def _charge_of(site: Site, study: Study, release: ColumnDraw) -> Cost:
+def _charge_of(site: Site, study: Study, column_draw: ColumnDraw) -> Cost:
     """Return what a row of a round was charged: nothing of tables with measured bins that were charged with the approval."""
-    return NOTHING if profiled(study) and site.ledger.holds(release) else cost_of(release.event)
+    return NOTHING if profiled(study) and site.ledger.holds(column_draw) else cost_of(column_draw.event)
 
 
 def _for_peer(node: PartyContext, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:

@@ -20,12 +20,12 @@ from typing import Final
 
 from verticil.party.audit.log import What
 from verticil.party.dataset.column_draws import ColumnDraw
-from verticil.party.local_dataset import origins, release_of
+from verticil.party.local_dataset import column_draw_of, origins
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import reserve
-from verticil.party.protocol.statistics import DEALER_TABLES, EVERYONE, profile_releases, statistics_of_each
+from verticil.party.protocol.statistics import DEALER_TABLES, EVERYONE, profile_draws, statistics_of_each
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Refusal
@@ -44,12 +44,12 @@ class RoundRow:
     """A row of the ledger that a round has.
 
     Attributes:
-        release: what is told.
+        column_draw: what is told.
         unit: index in the study; None: of no single unit.
         recipient: as in the ledger.
     """
 
-    release: ColumnDraw
+    column_draw: ColumnDraw
     unit: int | None
     recipient: str
 
@@ -63,15 +63,15 @@ def tables_of_round(site: Site, study: Study, digest: bytes, t1: bytes) -> Itera
         Misuse, DataFault: party.toml or the tables do not say any more where the columns come from.
     """
     if profiled(study):
-        for release, recipient in profile_releases(site, study, digest):
-            yield RoundRow(release=release, unit=None, recipient=recipient)
+        for column_draw, recipient in profile_draws(site, study, digest):
+            yield RoundRow(column_draw=column_draw, unit=None, recipient=recipient)
         return
     for event in (item.event for item in plan_events(study, site.config.name) if item.unit is None):
         public = event.reader == MASKED
         basis = t1 if public else hashlib.sha256(t1).digest()  # of each draw a delta is charged once
         noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
-        for release in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=NO_DATA):
-            yield RoundRow(release=release, unit=None, recipient=EVERYONE if public else DEALER_TABLES)
+        for column_draw in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=NO_DATA):
+            yield RoundRow(column_draw=column_draw, unit=None, recipient=EVERYONE if public else DEALER_TABLES)
 
 
 def rows_of_round(site: Site, study: Study, digest: bytes, t1: bytes) -> Iterator[RoundRow]:
@@ -79,11 +79,11 @@ def rows_of_round(site: Site, study: Study, digest: bytes, t1: bytes) -> Iterato
     yield from tables_of_round(site, study, digest, t1)
     places = origins(site.config, study)
     for unit in study.units_of(site.config.name):
-        release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
-        yield RoundRow(release=release, unit=unit, recipient=ROWS)
+        column_draw = column_draw_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
+        yield RoundRow(column_draw=column_draw, unit=unit, recipient=ROWS)
 
 
-def linkage_releases(site: Site, study: Study, digest: bytes) -> list[ColumnDraw]:
+def linkage_draws(site: Site, study: Study, digest: bytes) -> list[ColumnDraw]:
     """Return what linking a study's people means for the ledger, for each data set; raises as `tables_of_round`."""
     event = Linkage(mode=study.linkage.mode)
     return statistics_of_each(site, study, event, basis=digest, noise=b"", fingerprint=NO_DATA)
@@ -116,18 +116,18 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
             )
         artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
         items = {unit: artifacts[unit] for unit in study.units_of(site.config.name)}
-        releases = {unit: ColumnDraw.from_json(item.facts) for unit, item in items.items()}
-        reserve(site, record, study, releases)
+        column_draws = {unit: ColumnDraw.from_json(item.facts) for unit, item in items.items()}
+        reserve(site, record, study, column_draws)
         for row in tables_of_round(site, study, record.digest, t1):
-            _enter(site, record, row.release, t1, at, unit=None, recipient=row.recipient)
-        for unit, release in releases.items():
-            _enter(site, record, release, t1, at, unit=unit, recipient=ROWS, version_tag=items[unit].version_tag)
+            _enter(site, record, row.column_draw, t1, at, unit=None, recipient=row.recipient)
+        for unit, column_draw in column_draws.items():
+            _enter(site, record, column_draw, t1, at, unit=unit, recipient=ROWS, version_tag=items[unit].version_tag)
 
 
 def _enter(
     site: Site,
     record: StudyRecord,
-    release: ColumnDraw,
+    column_draw: ColumnDraw,
     t1: bytes,
     at: dt.datetime,
     *,
@@ -136,7 +136,7 @@ def _enter(
     version_tag: bytes = b"",
 ) -> None:
     """Enter one row with its line of the audit log; do nothing if it is there."""
-    if site.ledger.has_row(record.digest, release.variables, recipient, t1):
+    if site.ledger.has_row(record.digest, column_draw.variables, recipient, t1):
         return
     policy = site.config.policy
     send: Send = {
@@ -148,12 +148,12 @@ def _enter(
         "at": at,
     }
     if unit is None:
-        charge = site.ledger.record_shared(release, policy=policy, **send)
+        charge = site.ledger.record_shared(column_draw, policy=policy, **send)
     else:
-        charge = site.ledger.record(release, version_tag=version_tag, policy=policy, unit=unit, **send)
-        release = replace(release, event=site.ledger.last_event())
-    audit_fields = make_audit_fields(release, unit=unit, version_tag=version_tag, charge=charge)
-    _tell(site, release, send, charge, audit_fields | {ROUND: t1.hex()})
+        charge = site.ledger.record(column_draw, version_tag=version_tag, policy=policy, unit=unit, **send)
+        column_draw = replace(column_draw, event=site.ledger.last_event())
+    audit_fields = make_audit_fields(column_draw, unit=unit, version_tag=version_tag, charge=charge)
+    _tell(site, column_draw, send, charge, audit_fields | {ROUND: t1.hex()})
 
 
 def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
@@ -168,10 +168,10 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
     with site.database.transaction():
         if record.digest in site.revocations.list_stopped():
             raise StoppedError
-        for release in linkage_releases(site, study, record.digest):
-            if site.ledger.has_row(record.digest, release.variables, PARTIES, b""):
+        for column_draw in linkage_draws(site, study, record.digest):
+            if site.ledger.has_row(record.digest, column_draw.variables, PARTIES, b""):
                 continue
-            site.ledger.check_linkages(release.dataset, site.config.policy, study_digest=record.digest)
+            site.ledger.check_linkages(column_draw.dataset, site.config.policy, study_digest=record.digest)
             send: Send = {
                 "study_digest": record.digest,
                 "study_id": record.study_id,
@@ -180,11 +180,11 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
                 "size": 0,
                 "at": at,
             }
-            people = site.ledger.people.digest(release.dataset)
-            site.ledger.write_row(release, version_tag=b"", charge=NOTHING, unit=None, people=people, **send)
-            _tell(site, release, send, NOTHING, make_audit_fields(release, unit=None))
+            people = site.ledger.people.digest(column_draw.dataset)
+            site.ledger.write_row(column_draw, version_tag=b"", charge=NOTHING, unit=None, people=people, **send)
+            _tell(site, column_draw, send, NOTHING, make_audit_fields(column_draw, unit=None))
 
 
-def _tell(site: Site, release: ColumnDraw, send: Send, charge: Cost, audit_fields: Mapping[str, object]) -> None:
-    line = line_of(What.SHARED, release, charge, audit_fields, detail=kind_of(release.event).name, **send)
+def _tell(site: Site, column_draw: ColumnDraw, send: Send, charge: Cost, audit_fields: Mapping[str, object]) -> None:
+    line = line_of(What.SHARED, column_draw, charge, audit_fields, detail=kind_of(column_draw.event).name, **send)
     site.audit.record(line, send["at"])

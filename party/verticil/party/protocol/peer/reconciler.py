@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from verticil.party.dataset.column_draws import ColumnDraw
-from verticil.party.local_dataset import origins, release_of
+from verticil.party.local_dataset import column_draw_of, origins
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.protocol.context import PartyContext
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
@@ -94,17 +94,17 @@ def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Seque
     def column_rows() -> Iterable[MissingRow]:
         places, sent_columns = origins(site.config, study), set(site.ledger.columns_sent(holding.study_digest))
         for unit, item in columns:
-            release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
-            charge = NOTHING if release.variables in sent_columns else cost_of(release.event)
-            sent_columns.add(release.variables)
-            yield _row(release, charge, item, unit=unit, recipient=peer)
+            column_draw = column_draw_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
+            charge = NOTHING if column_draw.variables in sent_columns else cost_of(column_draw.event)
+            sent_columns.add(column_draw.variables)
+            yield _row(column_draw, charge, item, unit=unit, recipient=peer)
 
     def shared_rows() -> Iterable[MissingRow]:
         for event in shared:
             assert holding.parameters is not None
             # From what else they were computed nobody here remembers.
-            for release in statistics_of_each(site, study, event, basis=b"", noise=b"", fingerprint=NO_DATA):
-                yield _row(release, cost_of(event), holding.parameters, unit=None, recipient=EVERYONE)
+            for column_draw in statistics_of_each(site, study, event, basis=b"", noise=b"", fingerprint=NO_DATA):
+                yield _row(column_draw, cost_of(event), holding.parameters, unit=None, recipient=EVERYONE)
 
     names = [name for unit, _ in columns for name in study.units[unit].variables]
     words = [f"columns of this party ({', '.join(names)})"] if names else []
@@ -119,9 +119,14 @@ def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Seque
     )
 
 
-def _row(release: ColumnDraw, charge: Cost, item: Deleted, *, unit: int | None, recipient: str) -> MissingRow:
+def _row(column_draw: ColumnDraw, charge: Cost, item: Deleted, *, unit: int | None, recipient: str) -> MissingRow:
     return MissingRow(
-        release=release, charged=charge, recipient=recipient, unit=unit, artifact_sha256=item.sha256, size=item.size
+        column_draw=column_draw,
+        charged=charge,
+        recipient=recipient,
+        unit=unit,
+        artifact_sha256=item.sha256,
+        size=item.size,
     )
 
 

@@ -17,11 +17,11 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
-from verticil.party.local_dataset import origins, release_of
+from verticil.party.local_dataset import column_draw_of, origins
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Verifier
-from verticil.party.protocol.statistics import EVERYONE, list_published, profile_releases
+from verticil.party.protocol.statistics import EVERYONE, list_published, profile_draws
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import PeerFault, VerticilError
@@ -162,13 +162,17 @@ def forgotten_columns(
     def rows() -> Sequence[MissingRow]:
         places = origins(site.config, study)
         columns = [
-            (unit, release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret), RECIPIENT)
+            (
+                unit,
+                column_draw_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret),
+                RECIPIENT,
+            )
             for unit in missing
         ]
-        tables = [(None, release, EVERYONE) for release in list_published(site, study, digest)]
+        tables = [(None, column_draw, EVERYONE) for column_draw in list_published(site, study, digest)]
         return [
-            MissingRow(release=release, unit=unit, charged=cost_of(release.event), recipient=recipient)
-            for unit, release, recipient in (*columns, *tables)
+            MissingRow(column_draw=column_draw, unit=unit, charged=cost_of(column_draw.event), recipient=recipient)
+            for unit, column_draw, recipient in (*columns, *tables)
         ]
 
     return Forgotten(
@@ -197,12 +201,12 @@ def forgotten_profiles(verifier: Verifier, task: coordinator_pb2.StudyTask) -> F
     def rows() -> Sequence[MissingRow]:
         return [
             MissingRow(
-                release=release,
-                charged=NOTHING if site.ledger.holds(release) else cost_of(release.event),
+                column_draw=column_draw,
+                charged=NOTHING if site.ledger.holds(column_draw) else cost_of(column_draw.event),
                 recipient=recipient,
             )
-            for release, recipient in profile_releases(site, study, task.study_digest)
-            if not site.ledger.has_row(task.study_digest, release.variables, recipient, b"")
+            for column_draw, recipient in profile_draws(site, study, task.study_digest)
+            if not site.ledger.has_row(task.study_digest, column_draw.variables, recipient, b"")
         ]
 
     if not rows():

@@ -36,7 +36,7 @@ class MissingRow:
     """One row that the ledger had.
 
     Attributes:
-        release: without the fingerprint of data.
+        column_draw: without the fingerprint of data.
         charged: what it cost.
         recipient: as in the ledger.
         unit: index in the study; None: of no single unit.
@@ -45,7 +45,7 @@ class MissingRow:
         is_of_round: `artifact_sha256` is the transcript T1 of a round.
     """
 
-    release: ColumnDraw
+    column_draw: ColumnDraw
     charged: Cost
     recipient: str
     unit: int | None = None
@@ -156,12 +156,14 @@ def _write_back(site: Site, entry: Forgotten, row: MissingRow, at: dt.datetime) 
         "size": row.size,
         "at": at,
     }
-    audit_fields = make_audit_fields(row.release, unit=row.unit, charge=row.charged)
+    audit_fields = make_audit_fields(row.column_draw, unit=row.unit, charge=row.charged)
     if row.is_of_round:
         audit_fields |= {ROUND: row.artifact_sha256.hex()}
     detail = f"shown by {entry.holder}"
-    site.audit.record(line_of(What.LEDGER_MENDED, row.release, row.charged, audit_fields, detail=detail, **send), at)
-    site.ledger.write_row(row.release, version_tag=b"", charge=row.charged, unit=row.unit, **send)
+    site.audit.record(
+        line_of(What.LEDGER_MENDED, row.column_draw, row.charged, audit_fields, detail=detail, **send), at
+    )
+    site.ledger.write_row(row.column_draw, version_tag=b"", charge=row.charged, unit=row.unit, **send)
 
 
 def end_study(site: Site, digest: bytes, why: str, at: dt.datetime) -> None:

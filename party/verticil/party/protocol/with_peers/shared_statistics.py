@@ -40,7 +40,7 @@ def statistics(
 
 def store_shared(
     context: PeerStudyContext,
-    releases: Sequence[ColumnDraw],
+    column_draws: Sequence[ColumnDraw],
     *,
     kind: Kind,
     name: str,
@@ -52,7 +52,7 @@ def store_shared(
 
     Args:
         context: the study.
-        releases: what is drawn of each data set, see `statistics`; none: nothing of a table is in it.
+        column_draws: what is drawn of each data set, see `statistics`; none: nothing of a table is in it.
         kind, name: of the item in the artifact store.
         content: the item.
         recipient: who gets it.
@@ -64,7 +64,7 @@ def store_shared(
     """
     site = context.node.site
     with site.database.transaction():
-        for release in releases:
+        for column_draw in column_draws:
             send: Send = {
                 "study_digest": context.digest,
                 "study_id": context.record.study_id,
@@ -73,8 +73,8 @@ def store_shared(
                 "size": len(content),
                 "at": context.node.clock(),
             }
-            charge = site.ledger.record_shared(release, policy=site.config.policy, along_with=along_with, **send)
-            row = make_audit_fields(release, unit=None, charge=charge)
-            shared = line_of(What.SHARED, release, charge, row, detail=str(kind), **send)
+            charge = site.ledger.record_shared(column_draw, policy=site.config.policy, along_with=along_with, **send)
+            row = make_audit_fields(column_draw, unit=None, charge=charge)
+            shared = line_of(What.SHARED, column_draw, charge, row, detail=str(kind), **send)
             site.audit.record(shared, send["at"])
         context.store.put(context.digest, kind, content, name)

@@ -1,6 +1,6 @@
 """How much of a file that somebody else wrote is read: every number, in one place.
 
-Promises: a reader looks here, so that the page for operators and the test of bombs (tests/unit/test_bombs.py) name the same
+Promises: a reader looks here, so that the page of limits and the test of bombs (tests/unit/test_bombs.py) name the same
 numbers. Limits are far above what honest files have; they end a file that would fill the memory.
 """
 
@@ -23,17 +23,17 @@ PAGES_BYTES: Final = 512 * MIB
 FOOTER_BYTES: Final = 16 * MIB
 """Most bytes of a Parquet file's footer, which is read as a whole."""
 BATCH_BYTES: Final = 256 * MIB
-"""Bytes that one batch of an Arrow file may inflate to, however small the file is; above them `INFLATION` counts."""
+"""Bytes that one batch of an Arrow file may inflate to, however small the file is; above them its stored size counts."""
 INFLATION: Final = 64
-"""Most times its stored size that a batch of an Arrow file above `BATCH_BYTES` inflates to."""
+"""Most times its stored size that a larger batch of an Arrow file inflates to."""
 INFLATED: Final = 200
 """Most times its size that a compressed CSV file inflates to, above 64 MiB; tables of texts inflate some fifty times."""
 WORKBOOK_BYTES: Final = 512 * MIB
 """Most bytes that all parts of a workbook inflate to: it is read as a whole."""
 SPARSE_CELLS: Final = 4_000_000
-"""Cells that a sheet may span, however few it has; above them `SPARSENESS` counts."""
+"""Cells that a sheet may span, however few it has; above them its cells count."""
 SPARSENESS: Final = 16
-"""Most times its cells that a sheet spans."""
+"""Most times its cells that a larger sheet spans."""
 STATISTICS_COLUMNS: Final = 10_000
 """Most columns of a file of SPSS, Stata or SAS."""
 DOCUMENT_BYTES: Final = 256 * MIB

@@ -54,8 +54,8 @@ from verticil.shared.storage.durable import remove_tree, rename, sync_directory,
 from verticil.wire.v1 import carried_pb2, common_pb2
 
 Direction = Literal["to-miner", "to-party"]
-STATEMENT_LIMIT: Final = 64 * 2**20
-"""Most bytes of it."""
+STATEMENT_BYTES: Final = 64 * 2**20
+"""Most bytes of the statement at the beginning of a carried file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +125,13 @@ def parse_statement(body: bytes) -> Statement:
         Statement,
         body,
         source="the signed statement at its beginning",
-        limit=STATEMENT_LIMIT,
+        limit=STATEMENT_BYTES,
         fault=lambda error: GateFailed("BUNDLE_INVALID", tame(error.message), hint=tame(error.hint)),
     )
 
 
-ENTRY_LIMIT: Final = 32 * 2**20
-"""Most bytes of an entry without its payload; a study's task is the largest."""
+ENTRY_BYTES: Final = 32 * 2**20
+"""Most bytes of an entry of a carried file, without its payload; a study's task is the largest."""
 _INDEX: Final = "entries"
 _LENGTH_BYTES: Final = 4
 
@@ -509,7 +509,7 @@ def _head(file: BinaryIO, path: Path) -> tuple[Statement, common_pb2.Signed]:
         raise GateFailed("BUNDLE_INVALID", f"{path.name}: is not a bundle of this program", hint="name another file")
     length = int.from_bytes(begin[len(_MAGIC) :], "big")
     n_left = os.fstat(file.fileno()).st_size - file.tell()
-    if len(begin) < len(_MAGIC) + _LENGTH_BYTES or length > min(n_left, STATEMENT_LIMIT):
+    if len(begin) < len(_MAGIC) + _LENGTH_BYTES or length > min(n_left, STATEMENT_BYTES):
         raise _cut_off(path, "in the statement at its beginning")
     try:
         signed = common_pb2.Signed.FromString(file.read(length))
@@ -570,8 +570,8 @@ class _Content:
 
     def exactly(self, size: int, *, or_end: bool = False) -> bytes | None:
         """Return the next `size` bytes; None at the end, where that is allowed."""
-        if size > ENTRY_LIMIT:
-            raise GateFailed("BUNDLE_INVALID", f"an entry of {size} bytes, expected at most {ENTRY_LIMIT}")
+        if size > ENTRY_BYTES:
+            raise GateFailed("BUNDLE_INVALID", f"an entry of {size} bytes, expected at most {ENTRY_BYTES}")
         while len(self._held) < size:
             piece = next(self._pieces, None)
             if piece is None:

@@ -10,10 +10,12 @@ Two more cells count what lies below and above the bounds.
 From the noisy counts alone follow
 
 - points: those that are declared, and candidates of more people than 4 standard deviations of the noise and `LEAST_POINT` of all;
-- ends: the outermost cells around which there are more people than 3 standard deviations of the noise. An end stays at the bound
+- ends: the outermost cells around which there are more people than 3 standard deviations of the noise; none where nowhere are
+  more than 4. An end stays at the bound
   where 3 standard deviations of all the cells behind it are more people than half a bin has, because the noise could hide so many
   there; and, where cells have one width, if there are more than 2 in these cells together;
-- bins: about `BINS` groups of neighbouring cells with as many people each; a cell with more stands alone.
+- shares of the cells: runs of cells are divided in two again and again, as the counts say where these are beyond the noise;
+- bins: about `BINS` groups of neighbouring cells with as many people each by these; a cell with more stands alone.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ _BEYOND_OF_REST: Final = 2.0
 """The same of all cells behind an end together, where cells have one width: there an end too far out costs next to nothing."""
 _HIDDEN: Final = 0.5
 """Of a bin's people: where noise could hide more behind an end, the end stays at the bound."""
-_OF_A_POINT: Final = 4.0
+_NOT_OF_NOISE: Final = 4.0
+"""Standard deviations that noise alone makes in a few of a hundred columns. A point has more, and so has some cell of a column
+that the noise does not hide."""
+_DIVISIONS: Final = (0.375, 0.4375, 0.5, 0.5625, 0.625)
+"""Where runs of cells are divided: the mean of several trees has no steps where one of them divides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +195,7 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
     below, above = (max(float(noisy[n_cells + place]), 0.0) / people for place in (0, 1))
     cells, in_cells, points = noisy[:n_cells].copy(), np.zeros(n_cells), list[float]()
     for candidate, count in zip(grid.candidates, noisy[n_cells + 2 :].tolist(), strict=True):
-        if candidate in grid.declared or count > max(_OF_A_POINT * sigma, LEAST_POINT * people):
+        if candidate in grid.declared or count > max(_NOT_OF_NOISE * sigma, LEAST_POINT * people):
             points.append(candidate)
         else:
             in_cells[_cell(grid.edges, candidate)] += count
@@ -208,7 +214,8 @@ def profile_of(grid: Grid, counts: Sequence[int], sigma: float) -> Profile:
     of = _cells(grid.edges, edges)
     fine = fine + in_cells[of] * np.diff(edges) / np.diff(grid.edges)[of]
     kept = inside[:-1] & inside[1:]
-    edges, shares = edges[inside], _smooth(fine[kept], np.diff(edges)[kept], sigma)
+    widths = np.diff(edges) if grid.is_even else np.diff(edges) / np.diff(grid.edges)[of]
+    edges, shares = edges[inside], _smooth(fine[kept], widths[kept], sigma)
     return Profile(
         bins=tuple(edges[_bounds_of_bins(shares)].tolist()),
         points=tuple(points),
@@ -244,11 +251,12 @@ def _ends(cells: Floats, sigma: float, *, are_even: bool) -> tuple[int, int] | N
 
     From the cells whose surroundings have people beyond noise, the ends move outward over windows that have some, too.
     """
-    there = np.flatnonzero(_excess(cells, _AROUND[0], sigma) > _BEYOND)
-    if not len(there):
-        there = np.flatnonzero(_excess(cells, _AROUND[-1], sigma) > _BEYOND)
-    if not len(there):
+    narrow, wide = (_excess(cells, around, sigma) for around in _AROUND)
+    if max(narrow.max(), wide.max()) <= _NOT_OF_NOISE:
         return None
+    there = np.flatnonzero(narrow > _BEYOND)
+    if not len(there):
+        there = np.flatnonzero(wide > _BEYOND)
     first, last = int(there[0]), int(there[-1])
     behind = len(cells) - 1 - _outward(cells[::-1], len(cells) - 1 - first, sigma, are_even=are_even)
     return behind, _outward(cells, last, sigma, are_even=are_even)
@@ -287,11 +295,47 @@ def _summed(values: Floats, weights: Floats) -> Floats:
 
 
 def _smooth(cells: Floats, widths: Floats, sigma: float) -> Floats:
-    """Return shares of cells: as counted where that is beyond the noise, else by the density of the cells around."""
-    weights = np.array([1.0, 2.0, 3.0, 2.0, 1.0])
-    mean = widths * _summed(cells, weights) / _summed(widths, weights)
-    found = np.maximum(np.where(np.abs(cells - mean) > _BEYOND * sigma, cells, mean), 0.0)
-    return np.asarray(found / found.sum() if found.sum() > 0 else widths / widths.sum(), dtype=np.float64)
+    """Return shares of cells that follow the counts as far as these are beyond the noise: the mean of some trees of runs.
+
+    Args:
+        cells: noisy counts.
+        widths: what a cell has beside others where nothing is known.
+        sigma: standard deviation of the noise on each.
+    """
+    found = np.sum([_in_runs(cells, widths, sigma, part) for part in _DIVISIONS], axis=0)
+    return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def _in_runs(cells: Floats, widths: Floats, sigma: float, part: float) -> Floats:
+    """Return counts that are not negative, of runs of cells that are divided in two until each is a cell.
+
+    A run's people are divided as its widths are, and as its counts are where these differ by more than `_BEYOND` standard
+    deviations of the noise. Other differences shrink by what runs of their level have beyond the noise. So cells without people
+    get no part of the noise around them but that of the run which they are in.
+
+    Args:
+        part: of a run's cells that are in its first half.
+    """
+    count, width = (np.append(0.0, np.cumsum(values)) for values in (cells, widths))
+    found = np.zeros(len(cells))
+    first, last, people = np.array([0]), np.array([len(cells)]), np.array([max(count[-1], 1.0)])
+    while len(first):
+        is_cell = last - first == 1
+        found[first[is_cell]] = people[is_cell]
+        first, last, people = first[~is_cell], last[~is_cell], people[~is_cell]
+        middle = np.clip(first + np.rint((last - first) * part).astype(int), first + 1, last - 1)
+        share = (width[middle] - width[first]) / (width[last] - width[first])
+        more = (count[middle] - count[first]) * (1 - share) - (count[last] - count[middle]) * share
+        noise = sigma**2 * ((middle - first) * (1 - share) ** 2 + (last - middle) * share**2)
+        weight = np.ones(len(first))
+        is_noisy = more**2 <= _BEYOND**2 * noise
+        beyond = max(math.fsum(more[is_noisy] ** 2 - noise[is_noisy]), 0.0) / max(int(is_noisy.sum()), 1)
+        weight[is_noisy] = beyond / (beyond + noise[is_noisy])
+        half = np.clip(people * share + weight * more, 0.0, people)
+        first, last, people = (
+            np.stack(pair, axis=1).ravel() for pair in ((first, middle), (middle, last), (half, people - half))
+        )
+    return found
 
 
 def _bounds_of_bins(shares: Floats) -> list[int]:

@@ -224,7 +224,7 @@ class _Estimate:
         sources = [records, atoms.of_mixture(mixture)]
 
         def do() -> Arrays:
-            codes, weights = self._drawn(sources, 1, 4)
+            codes, weights = self._draw_atoms(sources, 1, 4)
             goal = 0.0 if self._tables.is_randomized else TUNING.exact_goal
             return _raked(atoms.rake(self._tables, codes, weights, goal=goal, work=self._work))
 
@@ -236,7 +236,7 @@ class _Estimate:
         def do() -> Arrays:
             sets: list[tuple[int, ...]] = [*itertools.combinations(range(len(mixture.n_states)), 2)] or [(0,)]
             own = exactly({chosen: self._kept(mixture.shares(chosen), chosen) for chosen in sets}, self._tables)
-            codes, weights = self._drawn([atoms.of_mixture(mixture)], 1, 5)
+            codes, weights = self._draw_atoms([atoms.of_mixture(mixture)], 1, 5)
             return _raked(atoms.rake(own, codes, weights, work=self._work))
 
         return _weighted(self._tables, self._work.piece("possible", do))
@@ -261,15 +261,15 @@ class _Estimate:
         if alpha == 1:
             return model
         product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
-        codes, weights = self._drawn([atoms.of_mixture(product)], 1 - alpha, 6)
+        codes, weights = self._draw_atoms([atoms.of_mixture(product)], 1 - alpha, 6)
         own = atoms.heaviest(model, atoms.n_atoms(model.n_states) - len(codes))
         mixed = np.concatenate([alpha * own.weights, (1 - alpha) * weights])
         return WeightedRecords(
             n_states=model.n_states, codes=np.concatenate([own.codes, codes]), weights=mixed / mixed.sum()
         )
 
-    def _drawn(self, sources: Sequence[atoms.Records], times: float, label: int) -> tuple[atoms.AtomCodes, Floats]:
-        return atoms.draw(
+    def _draw_atoms(self, sources: Sequence[atoms.Records], times: float, label: int) -> tuple[atoms.AtomCodes, Floats]:
+        return atoms.draw_atoms(
             sources,
             int(times * atoms.n_atoms(self._tables.n_states)),
             self._tables.units,
@@ -501,7 +501,7 @@ def refitted(
     when to stop, a second fit (`stopping`), is not made again then.
 
     Args:
-        tables: see `replicates.redrawn`.
+        tables: see `replicates.with_noise_of`.
         of: the estimate whose uncertainty is asked for.
         seed: of all that is drawn.
         fits: how many mixtures are fitted; fewer than of the estimate scatter a little more.

@@ -50,10 +50,12 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.channel import Channel
 from verticil.shared.numerics.estimation.estimators import simplex
 from verticil.shared.numerics.joint.tuning import TUNING
+from verticil.shared.numerics.joint.worth import NO_NEARER
 
-_HARDLY_NEARER: Final = 0.9
-"""Part of the distance of independent columns above which a warning is due. At epsilon 1 per column ma2019 and cmc are predicted
-at .91 and .94 of it, and measured at .98 and .99; Adult at .87, and .89."""
+_ERROR: Final = 0.08
+"""Standard error of the logarithm of `two_way` over `independent`, where records are measured at .7 of independent columns or
+farther: the root of the mean of five tables' mean squares (13 dense rows). Nothing here was fitted to these tables.
+``python tests/bench/joint.py --table FILE`` prints it, of stored dense rows."""
 _DRAWS: Final = 100
 _LEAST: Final = 1e-300  # of a square, so that nothing is divided by 0
 _MEAN_ABSOLUTE: Final = math.sqrt(2 / math.pi)
@@ -78,8 +80,8 @@ class Prediction:
 
     @property
     def no_nearer(self) -> bool:
-        """Whether the joint model would be hardly nearer to the people than independent columns."""
-        return self.two_way > _HARDLY_NEARER * self.independent
+        """Whether records of no use for relations (`worth.NO_NEARER`) lie within one standard error of the prediction."""
+        return self.two_way * math.exp(_ERROR) > NO_NEARER * self.independent
 
 
 @dataclass(frozen=True, slots=True, eq=False)

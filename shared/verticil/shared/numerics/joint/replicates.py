@@ -14,7 +14,7 @@ from verticil.shared.numerics.estimation.axes import apply_axes
 from verticil.shared.numerics.joint.coarse import in_runs
 from verticil.shared.numerics.joint.count import counted
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.numerics.joint.weighted_records import categories_of, drawn_from
+from verticil.shared.numerics.joint.weighted_records import categories_of, draw_from_rows
 from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 
 MOST: Final = 100_000
@@ -41,15 +41,15 @@ def _people(tables: NoisyTables, model: JointModel, n: int, generator: np.random
             lost = np.flatnonzero(of_records < 0)
             of_records[lost] = generator.choice(of_records[of_records >= 0], size=len(lost))
         exact = unit.channel.is_identity
-        found.append(of_records if exact else drawn_from(unit.channel.probabilities, of_records, generator))
+        found.append(of_records if exact else draw_from_rows(unit.channel.probabilities, of_records, generator))
     return found
 
 
-def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
-    """Return the same tables of other people from the same model, randomized and with noise as these are.
+def recounted(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
+    """Return the same tables of other people from the same model, randomized as these are and without noise.
 
     Of more than `MOST` people so many are drawn, and their scatter about what the model expects is made smaller by the square
-    root of the ratio. The noise is normal: it stands for noise on whole numbers here.
+    root of the ratio.
 
     Args:
         tables: what was measured; its people are `NoisyTables.people`.
@@ -80,8 +80,20 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
             )
             counts = means + (counts - means) * (drawn / n) ** 0.5
         exact.append(MeasuredTable(units=table.units, counts=counts))
-    people = dataclasses.replace(tables, tables=tuple(exact), coarse=None)
-    measured = [_noised(table, of.sigma, generator) for table, of in zip(exact, tables.tables, strict=True)]
+    return dataclasses.replace(tables, tables=tuple(exact), coarse=None)
+
+
+def with_noise_of(tables: NoisyTables, people: NoisyTables, generator: np.random.Generator) -> NoisyTables:
+    """Return the tables of other people with noise, and a second resolution, as these tables have.
+
+    The noise is normal: it stands for noise on whole numbers here.
+
+    Args:
+        tables: what was measured.
+        people: see `recounted`.
+        generator: source of all randomness; advanced.
+    """
+    measured = [_noised(table, of.sigma, generator) for table, of in zip(people.tables, tables.tables, strict=True)]
     coarse = tables.coarse
     if coarse is not None:
         sums = in_runs(people, coarse.runs, [table.units for table in coarse.tables])
@@ -102,7 +114,7 @@ def _records(model: JointModel, n: int, generator: np.random.Generator) -> NDArr
         return model.codes[components]
     codes = np.empty((n, len(model.probability)), np.uint16, order="F")
     for variable, table in enumerate(model.probability):
-        codes[:, variable] = drawn_from(table, components, generator)
+        codes[:, variable] = draw_from_rows(table, components, generator)
     return codes
 
 

@@ -80,7 +80,7 @@ def n_atoms(n_states: Sequence[int]) -> int:
     return min(ATOMS, CELLS // (sum(n_states) + OVERHEAD))
 
 
-def draw(
+def draw_atoms(
     sources: Sequence[Records],
     n: int,
     units: Sequence[ColumnUnit],
@@ -287,12 +287,12 @@ def of_mixture(mixture: Mixture) -> Records:
 
     def records(n: int, rng: np.random.Generator) -> list[AnyCodes]:
         component = rng.choice(len(mixture.weights), size=n, p=mixture.weights)
-        return [drawn_from(table, component, rng).astype(np.uint16) for table in mixture.probability]
+        return [draw_from_rows(table, component, rng).astype(np.uint16) for table in mixture.probability]
 
     return records
 
 
-def drawn_from(rows: Floats, which: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+def draw_from_rows(rows: Floats, which: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
     """Return one code for each entry of `which`, from that row of probabilities."""
     edges = rows.cumsum(axis=1)
     edges[:, -1] = 1.0

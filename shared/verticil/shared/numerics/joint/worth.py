@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from verticil.shared.core.words import shortened
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.json_document import Json
 
 KEY: Final = "worth"

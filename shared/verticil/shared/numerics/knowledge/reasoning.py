@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.documents.written_values.reading import MOMENTS, usual_pattern, value_reader
 from verticil.shared.numerics.knowledge.addresses import canonical_address
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
-from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.knowledge.support import least_and_largest, support
 from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.numerics.model.elimination import total
 from verticil.shared.numerics.model.schema import Schema, Variable
@@ -105,18 +105,22 @@ class Reached:
     remarks: tuple[Remark, ...]
 
 
-def ask(knowledge: Knowledge | None, schema: Schema, values: Mapping[str, str]) -> Possibility:
+def ask(
+    knowledge: Knowledge | None, schema: Schema, values: Mapping[str, str], *, structure: Sequence[Rule] = ()
+) -> Possibility:
     """Find out whether any record can have some values.
 
     Args:
         knowledge: checked; None: everything is possible.
         schema: the study's variables.
         values: variable -> a category; or a number, of a binned variable; or a finer value, of one that is a property.
+        structure: rules that nobody states and every record keeps, as of slots without a row.
 
     Raises:
         Misuse: USAGE, a variable or a value is not in the study; STUDY_INVALID, finding out needs too large a table.
     """
     statements = knowledge or Knowledge()
+    statements = dataclasses.replace(statements, rules=(*statements.rules, *structure))
     variables = {variable.name: variable for variable in (*schema.variables, *statements.variables)}
     categories = {name: _category(statements, variables, name, text) for name, text in values.items()}
     codes = {
@@ -133,7 +137,7 @@ def ask(knowledge: Knowledge | None, schema: Schema, values: Mapping[str, str]) 
         against = limits.conflict(codes)
     except ValueError as error:
         raise Misuse("STUDY_INVALID", f"knowledge: whether it is possible cannot be found out: {error}") from None
-    rules = tuple(dict.fromkeys(against or _within_bins(statements, variables, values)))
+    rules = tuple(dict.fromkeys(against or _broken_order(statements, variables, values, categories)))
     sentences = dict(zip(statements.names, describe_knowledge(statements, schema), strict=True))
     return Possibility(
         possible=not rules,
@@ -247,27 +251,30 @@ def _category(knowledge: Knowledge, variables: Mapping[str, Variable], name: str
     )
 
 
-def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], values: Mapping[str, str]) -> tuple[str, ...]:
-    """Orders of two numbers that are given themselves, and that their bins leave open."""
-    numbers = {
-        name: number
-        for name, text in values.items()
-        if text not in variables[name].labels
-        and variables[name].n_valued
-        and (number := _number(variables[name], text)) is not None
-    }
-    rules = (
-        order.name
-        for order in knowledge.orders
-        if not order.plus
-        and order.lower in numbers
-        and order.upper in numbers
-        and (
-            numbers[order.lower] > numbers[order.upper]
-            or (order.strict and numbers[order.lower] == numbers[order.upper])
-        )
-    )
-    return tuple(rules)[:1]
+def _broken_order(
+    knowledge: Knowledge, variables: Mapping[str, Variable], values: Mapping[str, str], categories: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Name the first order that the given values cannot keep, though the tables of single rules leave it open.
+
+    A number is compared as it is, a bin by its ends. Times between rows are added up: a row with a time has all rows before it,
+    and a time that is not given is 0 or more.
+    """
+    ends = {name: _ends(variables[name], values[name], category) for name, category in categories.items()}
+    for order in knowledge.orders:
+        if any(name not in ends for name in (order.lower, *order.plus[-1:], order.upper)):
+            continue
+        least = sum((ends[name][0] for name in order.plus if name in ends), ends[order.lower][0])
+        largest = ends[order.upper][1]
+        if least > largest or (order.strict and least == largest):
+            return (order.name,)
+    return ()
+
+
+def _ends(variable: Variable, text: str, category: str) -> tuple[float, float]:
+    """Return the least and the largest number that a given value stands for; NaN: it is a word."""
+    if text not in variable.labels and variable.n_valued and (number := _number(variable, text)) is not None:
+        return number, number
+    return least_and_largest(variable, variable.labels.index(category))
 
 
 def _number(variable: Variable, text: str) -> float | None:

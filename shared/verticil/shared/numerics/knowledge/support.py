@@ -378,6 +378,12 @@ class _Tables:
         return codes.reshape([next(sizes) if variable in core else 1 for variable in scope])
 
 
+def least_and_largest(variable: Variable, code: int) -> tuple[float, float]:
+    """Return the least and the largest number of one category; NaN: it has none."""
+    first, last = _first_numbers(variable), _last_numbers(variable)
+    return float(_with_words(variable, first)[code]), float(_with_words(variable, last)[code])
+
+
 def _with_words(variable: Variable, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return numbers of a variable's valued categories with NaN for its others."""
     return np.append(numbers, np.full(variable.n_states - variable.n_valued, np.nan))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rdflib.term import Node
 
 MAX_BYTES: Final = 10 * 1024**2
+"""Most bytes of a file of knowledge in Turtle."""
 MAX_TRIPLES: Final = 100_000
 K: Final = "urn:verticil:knowledge:"
 """The vocabulary of this project."""

@@ -99,7 +99,7 @@ def drawn_family(child: int, parents: tuple[int, ...], concentration: Floats, ge
     return sure_family(child, parents, mass / mass.sum(axis=1, keepdims=True))
 
 
-def draw_records(network: Network, n: int, generator: np.random.Generator) -> Records:
+def draw_records_along_edges(network: Network, n: int, generator: np.random.Generator) -> Records:
     """n records of a network, drawn one by one along the edges."""
     n_states = network.schema.n_states
     columns: list[np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]] = [np.zeros(n, np.uint8)] * len(n_states)
@@ -122,7 +122,7 @@ def predictive(
     statistics: Sequence[Statistic],
     n_records: int,
     generator: np.random.Generator,
-    draw: Callable[[Network, int, np.random.Generator], Records] = draw_records,
+    draw: Callable[[Network, int, np.random.Generator], Records] = draw_records_along_edges,
     *,
     chains: int = 1,
 ) -> tuple[Predictive, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.related.tables import RelatedTable
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.related_rows import PEOPLE, key_rule, row_column, written_schemas
 
@@ -42,7 +43,7 @@ def related_documents(
         if table is None:
             own["constraints"] = {"required": True, "unique": True}
         document: dict[str, Any] = {
-            "fields": [own, *map(fields, schema.variables)],
+            "fields": [own, *(_row_field(fields(variable), table) for variable in schema.variables)],
             "fieldsMatch": "exact",
             "missingValues": [""],
             "primaryKey": [key] if table is None else [key, row_column(table)],
@@ -52,3 +53,10 @@ def related_documents(
             keys = {} if table is None else {"foreignKeys": [reference]}
             documents.append(describe(measure(f"{name}.{form}"), {**document, **keys}))
     return documents
+
+
+def _row_field(field: dict[str, Any], table: RelatedTable | None) -> dict[str, Any]:
+    """Return a column's document as rows keep it: a value that orders rows may lie beyond the last edge, as gaps add up."""
+    if table is None or field["name"] != table.order or table.max_rows == 1:
+        return field
+    return {**field, "constraints": {key: value for key, value in field["constraints"].items() if key != "maximum"}}

@@ -60,10 +60,8 @@ def _column(variable: Variable) -> dict[str, str]:
         return {"sdtype": "datetime", "datetime_format": _strptime(written_format(variable))}
     if variable.kind == "boolean":
         return {"sdtype": "boolean"}
-    if variable.kind == "integer" or (variable.kind is None and variable.bins is not None and variable.integer):
-        return {"sdtype": "numerical", "computer_representation": "Int64"}
-    if variable.kind == "number" or (variable.kind is None and variable.bins is not None):
-        return {"sdtype": "numerical", "computer_representation": "Float"}
+    if variable.kind in ("integer", "number") or (variable.kind is None and variable.bins is not None):
+        return {"sdtype": "numerical"}
     return {"sdtype": "categorical"}
 
 

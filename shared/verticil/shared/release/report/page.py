@@ -35,6 +35,7 @@ from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.report.related import related_view
 from verticil.shared.release.wording import remarks
 from verticil.shared.study.draft_review import origin_words
+from verticil.shared.study.number_words import NumberWords, number_words
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.sub_model import left_out_words
 from verticil.shared.synthesis.table_columns import cell_counts
@@ -99,6 +100,7 @@ class Shares:
     unit: str | None
     n_hidden: int
     outside: int
+    made: NumberWords | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,6 +420,7 @@ def _shortened(text: str) -> str:
 
 def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Shares]:
     result: list[Shares] = []
+    made = number_words(content.study)
     for position, (variable, marginal) in enumerate(
         zip(content.study.schema.variables, content.marginals, strict=True)
     ):
@@ -456,6 +459,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
                 unit=variable.unit,
                 n_hidden=variable.n_states - len(bars),
                 outside=outside,
+                made=made.get(variable.name),
             )
         )
     return result
