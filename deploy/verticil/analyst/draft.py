@@ -28,7 +28,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.errors import DataFault, Misuse
-from verticil.shared.core.words import shortened
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
