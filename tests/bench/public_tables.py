@@ -6,8 +6,8 @@ marked as reviewed and synthesized at epsilon 50. A column is badly wrong where 
 column cannot have, over 20 % of the people are in `other`, Kolmogorov's distance is above .2, or it is left out. The bench prints
 every such column, whether the terminal named it, and how many drafts have one that was not named.
 
-On 2026-11-29, seed 7: seven drafts had such a column, each named on the terminal. Ids and a constant were left out, a third of
-one text was in `other`, and two outer bins ended beyond the table.
+On 2026-11-29, seed 7: six drafts had such a column, each named on the terminal. Ids and a constant were left out, and a third of
+one text was in `other`.
 """
 
 from __future__ import annotations

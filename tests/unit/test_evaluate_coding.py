@@ -57,6 +57,19 @@ def test_the_same_values_of_other_types_have_the_same_codes(tmp_path: Path) -> N
     assert [values is not None for values in found.real.values] == [True, False, False, False]
 
 
+def test_numbers_and_moments_are_the_same_however_a_table_writes_them() -> None:
+    generator = np.random.default_rng(3)
+    costs, days = generator.lognormal(7, 1, N).round(2), pd.Timestamp("2020-01-01") + pd.to_timedelta(range(N), "D")
+    real = frame().assign(
+        cost=[f"${cost:,.2f}" for cost in costs], day=days.strftime("%d-%b-%y"), at=days.strftime("%d/%m/%Y 10:30")
+    )
+    plain = frame().assign(cost=costs, day=days.strftime("%Y-%m-%d 00:00"), at=days.strftime("%Y-%m-%dT10:30:00"))
+    found = coded(real, plain)
+    for place in (4, 5, 6):
+        assert len(found.labels[place]) == 10
+        assert np.array_equal(found.real.codes[place], found.synthetic["S"].codes[place])
+
+
 def test_a_value_that_only_the_other_table_has_is_a_category() -> None:
     real = frame()
     found = coded(real, real.assign(ward=real["ward"].replace("a", "z")))

@@ -1,5 +1,6 @@
 """MACs of many ids at once: the bytes of Python's `hmac`, compiled or not, and the ids of `normalise_ids`."""
 
+import functools
 import hmac
 
 import numpy as np
@@ -27,7 +28,7 @@ def listed(macs):
 def path(request, monkeypatch):
     """Both ways, whatever the number of ids; the kernel as it is, also where it would not be used."""
     monkeypatch.setattr(module, "load_kernel", lambda: mac_kernels)
-    monkeypatch.setattr(module, "_WORTH_COMPILING", 0 if request.param == "compiled" else 10**9)
+    monkeypatch.setattr(module, "_is_kernel_worth_it", lambda _n_asked: request.param == "compiled")
 
 
 def test_a_kernel_with_other_bytes_is_not_used(monkeypatch):
@@ -82,12 +83,19 @@ def test_the_compiled_kernel_comes_in_when_there_are_many(monkeypatch):
             calls.append(len(arguments[-1]))
             kernel.hmac_sha256(*arguments)
 
+    loading = functools.cache(lambda: Counted)
     monkeypatch.setattr(module, "_WORTH_COMPILING", 5)
-    monkeypatch.setattr(module, "load_kernel", lambda: Counted)
-    macs = Macs(KEY, size=14)
+    monkeypatch.setattr(module, "load_kernel", loading)
+    monkeypatch.setattr(Macs, "n_asked", 0)
     ids = [PackedIds.of(part) for part in (["a", "b"], ["c", "d"], ["e", "f", "g"])]
-    assert [listed(macs.of(part)) for part in ids] == [expected(KEY, b"", part.texts(), 14) for part in ids]
+    macs = [Macs(KEY, size=14), Macs(KEY, size=14), Macs(KEY, size=14)]  # the ids of all keys count
+    assert [listed(own.of(part)) for own, part in zip(macs, ids, strict=True)] == [
+        expected(KEY, b"", part.texts(), 14) for part in ids
+    ]
     assert calls == [3]
+    monkeypatch.setattr(Macs, "n_asked", 0)  # a kernel that is loaded is used for fewer, too
+    assert listed(macs[0].of(ids[0])) == expected(KEY, b"", ids[0].texts(), 14)
+    assert calls == [3, 2]
 
 
 def test_a_key_of_another_length_is_refused():

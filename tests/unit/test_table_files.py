@@ -93,6 +93,23 @@ def test_many_rows_that_are_left_out_are_a_share(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_whose_most_rows_do_not_fit_is_refused(tmp_path: Path) -> None:
+    rows = [line + ",x" * (place % 3) for place, line in enumerate(lines())]
+    with pytest.raises(
+        DataFault, match="200 lines have too many or too few fields, the first is row 2, and only 100 have"
+    ):
+        profile_of(tmp_path, rows)
+
+
+@pytest.mark.parametrize("units", [",years,", "(-),(a),(-)", ",a,a", ",years,text"])
+def test_a_line_of_units_below_the_header_is_said_and_is_not_the_header(tmp_path: Path, units: str) -> None:
+    profile = profile_of(tmp_path, [lines()[0], units, *lines()[1:]])
+    assert tuple(column.name for column in profile.columns) == NAMES
+    assert profile.columns[1].kind == "integer"
+    assert profile.notes == ("line 2 seems to hold units, and is a row of the table: take it out of the file",)
+    assert profile_of(tmp_path, [lines()[0], "F,,", *lines()[1:]]).notes == ()
+
+
 def test_quotation_marks_behind_a_reversed_stroke_are_said(tmp_path: Path) -> None:
     rows = ["sex,note", *(f'{row[0]},"{row[2]} \\"x\\""' for row in PEOPLE)]
     assert any("reversed stroke" in note for note in profile_of(tmp_path, rows).notes)

@@ -71,6 +71,15 @@ def profile_of(tmp_path: Path, values: list[str], name: str = "x") -> tuple[Colu
         (lambda i: f"{HEIGHTS[i]} kg" if i % 2 else f"{HEIGHTS[i]}", "number", "1234.5 kg"),
         (lambda i: f"{HEIGHTS[i]}*" if i % 9 == 0 else f"{HEIGHTS[i]}", "number", "1234.5 *"),
         (lambda i: "90+" if AGES[i] > 80 else str(AGES[i]), "integer", "1234.5"),
+        (lambda i: f"\u20ac{INCOMES[i]}" if i % 2 else f"{INCOMES[i]} \u20ac", "number", "1234.5 \u20ac"),
+        (lambda i: MOMENTS[i].strftime("%H:%M:%S+0000"), "time", "hh:mm:ss.fZ"),
+        (lambda i: MOMENTS[i].strftime("%-Hh%M"), "time", "hhhmm"),
+        (lambda i: MOMENTS[i].strftime("%d-%b-%y %I.%M.%S.000000 %p").upper(), "datetime", "DD-MON-YY hh.mm.ss.f AM"),
+        (
+            lambda i: f"{DAYS[i].year}\u5e74{DAYS[i].month}\u6708{DAYS[i].day}\u65e5",
+            "date",
+            "YYYY\u5e74MM\u6708DD\u65e5",
+        ),
     ],
 )
 def test_dates_and_numbers_are_read_as_people_write_them(tmp_path: Path, make: Make, kind: str, written: str) -> None:
@@ -141,6 +150,45 @@ def test_a_code_that_stands_apart_is_a_point_and_nobody_is_between(tmp_path: Pat
     assert column.bins[0] <= low < high < column.bins[-1]
 
 
+@pytest.mark.parametrize("codes", [("88", "99"), ("97", "98", "99"), ("7777777", "9999999"), ("-9", "-8", "-7")])
+def test_codes_of_one_family_are_points_though_each_hides_the_gap_of_another(
+    tmp_path: Path, codes: tuple[str, ...]
+) -> None:
+    values = [codes[place % len(codes)] if PARTS[place] < 0.12 else str(AGES[place] % 30) for place in range(N)]
+    column, words = profile_of(tmp_path, values)
+    assert column.points == column.far == tuple(map(float, codes))
+    assert column.bins[-1] <= 31
+    assert all(f"{code} in" in words for code in codes)
+
+
+def test_numbers_of_one_family_that_lie_among_the_others_are_no_codes(tmp_path: Path) -> None:
+    column, _ = profile_of(tmp_path, [str(70 + age % 30) for age in AGES])
+    assert column.far == ()
+    few = ["99"] * 9 + ["98"] * 50 + [str(age % 30) for age in AGES]  # nine people have one of the two
+    assert 99 not in profile_of(tmp_path, few)[0].points
+
+
+def test_a_zero_with_a_sign_is_a_zero(tmp_path: Path) -> None:
+    values = ["-0.0" if PARTS[place] < 0.4 else f"{HEIGHTS[place] - 50:.1f}" for place in range(N)]
+    column, _ = profile_of(tmp_path, values)
+    assert [str(point) for point in column.points] == ["0.0"]
+
+
+def test_days_of_a_spreadsheet_stay_numbers_and_are_said(tmp_path: Path) -> None:
+    values = [str((day - dt.date(1899, 12, 30)).days) for day in DAYS]
+    column, words = profile_of(tmp_path, values, name="visitDate")
+    assert column.kind == "integer"
+    assert f"{min(values)} for {min(DAYS)}" in words
+    _, words = profile_of(tmp_path, values, name="steps")
+    assert "spreadsheet" not in words
+
+
+def test_a_mark_beside_empty_cells_is_left_out_with_what_to_do(tmp_path: Path) -> None:
+    column, _ = profile_of(tmp_path, ["x" if part < 0.2 else "" for part in PARTS])
+    assert "the other" in column.left_out
+    assert "write no there" in column.left_out
+
+
 def test_a_scale_by_fives_keeps_its_steps(tmp_path: Path) -> None:
     column, _ = profile_of(tmp_path, [str(5 * (age % 17)) for age in AGES])
     assert column.points == tuple(range(0, 85, 5))
@@ -159,6 +207,7 @@ def test_ends_of_bins_are_short_decimals() -> None:
         (lambda i: f"{90 + AGES[i]}/{50 + i % 40}", "two numbers with '/' between"),
         (lambda i: f"{DAYS[i].year}-W{DAYS[i].isocalendar()[1] // 3:02d}", 'group_by = "prefix:4"'),
         (lambda i: f"{'xy'[i % 2]}\nz", "has a line break"),
+        (lambda i: f"{10 + i % 50}:{i % 60:02d}", "write lengths of time as a number of minutes"),
     ],
 )
 def test_what_is_left_out_says_how_it_is_mended(tmp_path: Path, make: Make, word: str) -> None:

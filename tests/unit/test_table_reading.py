@@ -365,6 +365,9 @@ def test_two_open_marks_in_lines_that_follow_are_counted(tmp_path: Path) -> None
         ("cp866", ["\u043f\u043e\u0432\u0430\u0440", "\u043a\u043b\u0435\u0440\u043a"]),
         ("cp850", ["K\u00f6ln", "M\u00e1laga"]),
         ("gb18030", ["\u5317\u4eac", "\u533b\u751f"]),
+        ("cp1254", ["Mu\u011fla", "\u0130zmir", "\u015fehir"]),
+        ("cp1252", ["\u00de\u00f3r", "b\u00fad", "sj\u00fakrah\u00fas"]),
+        ("cp1255", ["\u05d7\u05d9\u05e4\u05d4", "\u05d9\u05e8\u05d5\u05e9\u05dc\u05d9\u05dd"]),
     ],
 )
 def test_code_pages_are_told_apart_by_the_words_of_languages(tmp_path: Path, encoding: str, words: list[str]) -> None:

@@ -28,6 +28,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
@@ -215,7 +216,7 @@ def _write(
     name_counts = Counter(item.name for table in read.values() for item in table.columns if item.source != id_column)
     blocks, settings, all_notes, most, n_numbers = list[str](), list[str](), list[str](), 0, 0
     for party, table in read.items():
-        notes = list(table.notes)
+        notes = [f"{tables[party].name}: {note}" for note in table.notes] if len(read) > 1 else list(table.notes)
         own = [item for item in table.columns if item.source != id_column]
         drafted = dict[str, ColumnProfile]()
         blocks_of_party, variables = list[str](), list[ColumnProfile]()
@@ -392,10 +393,14 @@ def _id_column(read: Mapping[str, TableProfile], tables: Mapping[str, Path], wor
     for party, own in columns.items():
         if nearly and not own[nearly[0]].is_unique:
             raise _repeated_id(tables[party].name, own[nearly[0]])
+    unique_somewhere = "; ".join(
+        f"unique in {tables[party].name}: {shortened([name for name, column in own.items() if column.is_unique]) or 'none'}"
+        for party, own in columns.items()
+    )
     raise DataFault(
         "DATA_ID_MISSING",
         f"{', '.join(path.name for path in tables.values())}: no column is in all tables and unique in each",
-        hint=f"columns in all tables: {', '.join(common) or 'none'}; give the id column one name everywhere",
+        hint=f"give the column that names the person one name in all tables; {unique_somewhere}",
     )
 
 

@@ -303,7 +303,7 @@ def _print_peers(study: Study) -> None:
 @app.command("draft", epilog="Example: verticil study draft clinic=clinic.csv insurer=insurer.csv --out study.toml")
 def draft(
     tables: Annotated[
-        list[str], typer.Argument(metavar="NAME=TABLE...", help="A party and its table (CSV or Parquet).")
+        list[str], typer.Argument(metavar="NAME=TABLE...", help="A party and its table, of any kind that table reads.")
     ],
     out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
     title: Annotated[str, typer.Option(help="The study's title; a study with the default is refused.")] = PLACEHOLDERS[

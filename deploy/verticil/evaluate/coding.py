@@ -38,7 +38,7 @@ from verticil.tables.categories import IDENTIFYING
 from verticil.tables.columns import MANY_VALUES
 from verticil.tables.missing import is_word
 from verticil.tables.profile import CODES, ID_NAMES
-from verticil.tables.settings import numbers_of, way_of
+from verticil.tables.settings import kind_and_writing, numbers_of, way_of
 from verticil.tables.texts import TextColumn, TextTable
 
 MOST_CATEGORIES: Final = 100
@@ -122,8 +122,10 @@ def coding(
     reasons: dict[str, str] = {}
     outside: dict[str, float] = {}
     for name in order:
-        columns = [table.columns[name] for table in tables.values()]
+        columns: Sequence[TextColumn] = [table.columns[name] for table in tables.values()]
         variable = variables.get(name)
+        if variable is None:
+            columns = _as_plain_numbers(columns, None)
         if variable is None and (reason := _reason_to_leave_out(columns)):
             notes.append(f"column '{name}' is left out: {reason}")
             continue
@@ -150,7 +152,11 @@ def coding(
     by_value = by_codebook = None
     if study is not None:
         of_values = {
-            name: _by_real([table.columns[name] for table in tables.values()], [], strict=False)
+            name: _by_real(
+                _as_plain_numbers([table.columns[name] for table in tables.values()], variables.get(name)),
+                [],
+                strict=False,
+            )
             for name in coded_columns
         }
         by_value = _assemble(of_values, holdout is not None, list(synthetic))
@@ -393,6 +399,44 @@ def _refuse(column: TextColumn, name: str, expected: str, near: str = "") -> NoR
         f"{len(column.index):,} rows is one",
         hint=near or "are categories spelled alike, and numbers not written as words? Or leave the column out",
     )
+
+
+def _as_plain_numbers(columns: Sequence[TextColumn], variable: Variable | None) -> Sequence[TextColumn]:
+    """Return columns whose numbers and moments are plain numbers, however each table writes them.
+
+    A column that a study gives no type, and whose texts version 1.0.0 reads, stays as it is.
+
+    Args:
+        columns: of all tables, the real one first.
+        variable: of the study; None: it does not have the column.
+    """
+    values = [text for text in columns[0].texts if not _is_missing(text)]
+    if variable is not None:
+        if variable.kind is None or not variable.n_valued:
+            return columns
+        return [
+            _rewrite(column, variable.kind, style_of(variable, way_of(variable, column.texts))) for column in columns
+        ]
+    if len(values) <= MANY_VALUES or 2 * len(numbers_of(values)[1]) > len(values):
+        return columns
+    guesses = [kind_and_writing(column.texts) for column in columns]
+    if guesses[0] is None:
+        return columns
+    return [
+        column if guess is None else _rewrite(column, *guess) for column, guess in zip(columns, guesses, strict=True)
+    ]
+
+
+def _rewrite(column: TextColumn, kind: str, written: str) -> TextColumn:
+    """Return a column with plain numbers in place of the texts that a way of writing reads; the others stay."""
+    numbers = read_texts(column.texts, kind, written)
+    texts = [
+        text if math.isnan(number) else f"{number:.15g}" for text, number in zip(column.texts, numbers, strict=True)
+    ]
+    places: dict[str, int] = {}
+    index = np.array([places.setdefault(text, len(places)) for text in texts])[column.index]
+    counts = np.bincount(index, minlength=len(places)).tolist()
+    return dataclasses.replace(column, texts=list(places), counts=counts, index=index)
 
 
 def _by_real(columns: Sequence[TextColumn], notes: list[str], *, strict: bool = True) -> _Column:

@@ -137,7 +137,8 @@ def _code_reason(counts: Mapping[str, int], *, is_code: bool) -> str:
 
 def _blanks_reason(counts: Mapping[str, int]) -> str:
     n_rows = sum(count for text, count in counts.items() if text.strip() != text)
-    return f"blanks stand around its values in {n_rows:,} rows; they are taken off" if n_rows else ""
+    rows = "1 row" if n_rows == 1 else f"{n_rows:,} rows"
+    return f"blanks stand around its values in {rows}; they are taken off" if n_rows else ""
 
 
 def _spelling_reason(counts: Mapping[str, int], merged: Mapping[str, int], *, is_boolean: bool) -> str:

@@ -1,8 +1,8 @@
 """The delimiter and the header of a text, guessed for who holds the table.
 
-The delimiter is the one that clevercsv proposes, where with it nearly all records have one number of fields below a header of
-distinct names; else the one of a few usual ones for which that holds best. The header is the record that differs most in kind
-from what stands below it. tests/bench/dialects.py compares that with clevercsv and with DuckDB's sniffer alone.
+The delimiter is the one of a few usual ones with which most records have one number of fields below a header of distinct names.
+Where that holds nearly as well for several, it is the one of them that clevercsv proposes. The header is the record that differs
+most in kind from what stands below it. tests/bench/dialects.py compares that with clevercsv and with DuckDB's sniffer alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ _MOST_ABOVE: Final = 50  # lines above a header
 _STEADY: Final = 0.9  # of the records have one number of fields
 _SEP: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 _MOST_CANDIDATES: Final = 10  # records that can be the header
+_LONGEST_UNIT: Final = 12  # letters
+_IN_BRACKETS: Final = re.compile(r"[(\[].*[)\]]")
 _TYPED: Final = re.compile(
     r"[^A-Za-z]{0,3}[0-9][0-9.,:/ T+\-%]*[^0-9]{0,3}|[0-9]{1,2}[ .\-][A-Za-z]{3,9}[ .\-][0-9]{2,4}|"
 )
@@ -65,8 +67,8 @@ def find_form(lines: Sequence[str]) -> Form:
     first = next((place for place, line in enumerate(lines) if not line.startswith("#")), 0)
     forms = {mark: _cut(lines, mark, first) for mark in DELIMITERS}
     best = max(forms.values(), key=lambda form: (round(form.score, 2), form.n_fields))
-    proposed = _proposal("".join(lines[first:]))
-    if proposed in forms and forms[proposed].score >= _STEADY * best.score and forms[proposed].n_fields > 1:
+    in_doubt = [mark for mark, form in forms.items() if form.score >= _STEADY * best.score and form.n_fields > 1]
+    if len(in_doubt) > 1 and (proposed := _proposal("".join(lines[first:]))) in in_doubt:
         best = forms[proposed]
     if best.skip > first and not best.is_named and _is_one_name(lines[best.skip - 1]):
         whole = "".join(lines)
@@ -87,6 +89,15 @@ def _is_one_name(line: str) -> bool:
     """Return whether a line is the name of the only column of a table, whose values have delimiters inside."""
     name = line.strip()
     return bool(name) and not any(mark in name for mark in DELIMITERS if mark != " ") and not _TYPED.fullmatch(name)
+
+
+def has_units_below(form: Form, lines: Sequence[str]) -> bool:
+    """Return whether the line below the header holds the units of its columns, and no value that any other row has."""
+    records = [record for _, record in _records(lines, form.delimiter, form.skip) if len(record) == form.n_fields]
+    if len(records) < 3 or not _are_units([name.strip() for name in records[0]], [unit.strip() for unit in records[1]]):
+        return False
+    values = [set(column) for column in zip(*records[2:], strict=True)]
+    return any(records[1]) and not any(unit and unit in own for unit, own in zip(records[1], values, strict=True))
 
 
 def columns_in_runs(lines: Sequence[str]) -> int:
@@ -162,8 +173,19 @@ def _header_of(records: Sequence[Sequence[str]], n_fields: int) -> int:
         is_typed_below = typed[number + 1 :].sum(axis=0) >= _STEADY * n_below
         contrast = int((~typed[number] & typed[number + 1] & is_typed_below).sum())
         if contrast > most and _are_names(fields[number], fields[number + 1 :]):
-            best, most = places[number], contrast
+            is_below_names = (
+                number and places[number - 1] == places[number] - 1 and _are_units(*fields[number - 1 : number + 1])
+            )
+            best, most = places[number - is_below_names], contrast
     return best
+
+
+def _are_units(names: Sequence[str], fields: Sequence[str]) -> bool:
+    """Return whether fields are the units of the names in the line above: units are short, absent or repeated."""
+    are_names = all(names) and _are_words(names)
+    given = [field for field in fields if field.strip("-()[]")]
+    is_unlike_names = len(set(given)) < len(fields) or all(map(_IN_BRACKETS.fullmatch, fields))
+    return are_names and is_unlike_names and all(len(field) <= _LONGEST_UNIT for field in given)
 
 
 def _are_names(record: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

@@ -33,13 +33,17 @@ _CODE_PAGES: Final = (
     "cp852", "cp437", "iso8859_1", "iso8859_2", "iso8859_5", "iso8859_7", "iso8859_8", "iso8859_9", "iso8859_15",
     "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr",
 )  # fmt: skip
+_SHORT: Final = 3  # letters
+_CYRILLIC_VOWELS: Final = "аеёиоуыэюяіїєђј"
+_GREEK_ACCENTS: Final = "άέήίόύώΐΰ"
 _ALPHABETS: Final = (
-    "äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü", "áâãàçéêíóôõú", "àèéìíîòóùú", "áéëïóöü", "åæøéòôê", "åäöéšž", "áéíóúýþðæö",
+    "äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü", "áâãàçéêíóôõú", "àèéìíîòóùú", "áéëïóöü", "åæøéòôê", "åäöéšž",
     "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "ąćęłńóśźż", "áéíóöőúüű", "ăâîșțşţ", "čćđšž", "çğıi̇öşüâîû", "äöõüšž",
     "āčēģīķļņšūž", "ąčęėįšųūž", "абвгдеёжзийклмнопрстуфхцчшщъыьэюя", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя",
-    "абвгдђежзијклљмнњопрстћуфхцчџш", "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ",
+    "абвгдђежзијклљмнњопрстћуфхцчџш", "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώϊϋΐΰ", "áéíóúýþðæö",
 )  # fmt: skip
-"""Letters beyond ASCII by which languages of Europe are told apart; other scripts need none."""
+"""Letters beyond ASCII by which languages of Europe are told apart; other scripts need none. Icelandic is the last, because
+its letters þ, ð and ý are those of Turkish in another code page: where both could be, it is Turkish."""
 
 
 def guess_encoding(rule: DatasetRule) -> tuple[str, list[str]]:
@@ -85,14 +89,13 @@ def _count_bad(sample: bytes) -> tuple[int, int]:
 
 def _code_page(rule: DatasetRule, sample: bytes) -> str:
     """Return the code page of a file, by the words that its letters make; cp1252 or latin-1 where nothing is found."""
-    found = ""
+    scores = dict[str, tuple[float, bool]]()
     try:
         from charset_normalizer.md import mess_ratio
     except ImportError:
         pass
     else:
         letters = b"\n".join(line for line in dict.fromkeys(sample.splitlines()) if not line.isascii())[:_SCORED_BYTES]
-        scores = dict[str, float]()
         for name in _CODE_PAGES:
             try:
                 text = letters.decode(name)
@@ -100,9 +103,10 @@ def _code_page(rule: DatasetRule, sample: bytes) -> str:
                 if error.start < len(letters) - 4:  # else the last letter was cut
                     continue
                 text = letters[: error.start].decode(name)
-            scores[name] = mess_ratio(text) + _oddness(_words_of(text))
-        found = min(scores, key=lambda name: (round(scores[name], 3), _CODE_PAGES.index(name)), default="")
-    for name in filter(None, (found, "cp1252", "latin-1")):
+            oddness, alphabet = _oddness(_words_of(text))
+            scores[name] = round(mess_ratio(text) + oddness, 3), alphabet == len(_ALPHABETS) - 1
+    ranked = sorted(scores, key=lambda name: (*scores[name], _CODE_PAGES.index(name)))
+    for name in (*ranked, "cp1252", "latin-1"):  # a page can read the sample and not the file
         if undecodable(replace(rule, encoding=name)) is None:
             return name
     return "latin-1"
@@ -113,11 +117,15 @@ def _words_of(text: str) -> list[str]:
     return [word for word in re.split(r"[\s,;|\"']+", text) if not word.isascii()]
 
 
-def _oddness(words: Collection[str]) -> float:
-    """Return how little words are words: the part of them that look odd, and the part that the best language cannot write."""
+def _oddness(words: Collection[str]) -> tuple[float, int]:
+    """Return how little words are words, and the alphabet of the language that writes most of them.
+
+    The first is the part of them that look odd, and the part that this language cannot write.
+    """
     n_words = max(len(words), 1)
-    n_written = max(sum(_is_written_with(word, alphabet) for word in words) for alphabet in _ALPHABETS)
-    return sum(map(_word_oddness, words)) / n_words + 1 - n_written / n_words
+    n_written = [sum(_is_written_with(word, alphabet) for word in words) for alphabet in _ALPHABETS]
+    most = max(n_written)
+    return sum(map(_word_oddness, words)) / n_words + 1 - most / n_words, n_written.index(most)
 
 
 def _is_written_with(word: str, alphabet: str) -> bool:
@@ -137,8 +145,19 @@ def _word_oddness(word: str) -> float:
     has_sign = any(not letter.isalnum() and letter not in "-.'/°" for letter in inner[:-1])
     has_capital = any(one.islower() and other.isupper() for one, other in itertools.pairwise(inner))
     is_accented = scripts == {"LATIN"} and len(letters) > 1 and not any(map(str.isascii, letters))
+    is_spelled = _can_be_said(inner, scripts)
     is_mixed = len(scripts - {"CJK", "HIRAGANA", "KATAKANA"}) > 1 or "HALFWIDTH" in scripts
-    if is_mixed or is_accented or has_sign or has_capital:
+    if is_mixed or is_accented or has_sign or has_capital or not is_spelled:
         return 1.0
     ends_in_sign = len(inner) > 1 and not inner[-1].isalnum() and not inner[-1].isascii()
     return 0.5 if ends_in_sign or (len(inner) > 2 and inner.isupper()) else 0.0
+
+
+def _can_be_said(word: str, scripts: Collection[str]) -> bool:
+    """Return whether a word can be one of its script: a Cyrillic one has a vowel, a Greek one in small letters an accent."""
+    letters = word.casefold()
+    if len(word) < _SHORT or word.isupper():
+        return True
+    if scripts == {"CYRILLIC"}:
+        return any(letter in _CYRILLIC_VOWELS for letter in letters)
+    return scripts != {"GREEK"} or any(letter in _GREEK_ACCENTS for letter in letters)

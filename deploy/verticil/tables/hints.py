@@ -52,7 +52,9 @@ def _pairs(texts: Sequence[str]) -> str:
     signs = Counter(match["sign"].strip() for text in texts if (match := _PAIR.fullmatch(text)))
     if signs.total() < _NEARLY_ALL * len(texts):
         return ""
-    return f"its values are two numbers with '{signs.most_common(1)[0][0]}' between: give each a column of its own"
+    sign = signs.most_common(1)[0][0]
+    is_length = "write lengths of time as a number of minutes or seconds, or " if sign == ":" else ""
+    return f"its values are two numbers with '{sign}' between: {is_length}give each a column of its own"
 
 
 def _units(texts: Sequence[str]) -> str:

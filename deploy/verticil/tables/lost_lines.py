@@ -29,7 +29,7 @@ def check_lines(rule: DatasetRule, n_rows: int, n_ragged: int, first_ragged: int
         Sentences; none: each line is a row, or part of a text with line breaks.
 
     Raises:
-        DataFault: DATA_UNREADABLE, more than one line in a thousand is lost, or there are lines and no row.
+        DataFault: DATA_UNREADABLE, more than one line in a thousand is lost behind open marks, or most lines are no row.
     """
     marks = list(_open_marks(rule)) if rule.quote else []
     n_lost = sum(size for _, size in marks)
@@ -40,12 +40,14 @@ def check_lines(rule: DatasetRule, n_rows: int, n_ragged: int, first_ragged: int
             "row",
             hint="mend the line; or, where quotation marks are letters of the texts, set quote = false in [dataset.NAME]",
         )
-    if n_rows == 0 and n_ragged:
+    if n_ragged > n_rows:
+        others = f"only {n_rows:,} have" if n_rows else "none has"
         raise unreadable(
             rule,
-            f"{n_ragged:,} lines have too many or too few fields, the first is row {first_ragged}, and none has as many as the "
+            f"{n_ragged:,} lines have too many or too few fields, the first is row {first_ragged}, and {others} as many as the "
             "header",
-            hint="which line is the header, and what is the delimiter? In [dataset.NAME]: skip, delimiter",
+            hint="which line is the header, and what is the delimiter? In [dataset.NAME]: skip, delimiter; a value with a "
+            'delimiter inside stands between quotation marks (")',
         )
     return tuple(
         f"line {line}: a quotation mark is opened and not closed in its line: {size} lines become no row"

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 ALWAYS: Final = frozenset(
-    {"", "?", "??", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "<NA>", "NaT", "null", "NULL", "Null", "."}
+    {"", "?", "??", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "<NA>", "NaT", ".", "\\N", "null", "NULL", "Null"}
+    | {"(null)", "(NULL)", "<null>", "<NULL>", "[null]", "[NULL]"}
+    | {"#NULL!", "#DIV/0!", "#VALUE!", "#REF!", "#NAME?", "#NUM!"}
 )
 """What is never a value."""
 _WORDS: Final = frozenset(
@@ -16,7 +18,7 @@ _WORDS: Final = frozenset(
 )
 """What is a missing value in one table and a category in another: North America, no allergy, a negative test."""
 _ALL: Final = ALWAYS | _WORDS
-_CODE: Final = re.compile(r"[A-Z]{2,3}")
+_CODE: Final = re.compile(r"[A-Z]{1,3}")
 _SIGN: Final = re.compile(r"[+\-\u2013\u00b1/ 0]+")
 
 
@@ -38,9 +40,13 @@ def is_word(text: str) -> bool:
     return text.strip() in _ALL
 
 
-def words_of(texts: Iterable[str]) -> list[str]:
-    """Return which texts may stand for a missing value."""
-    return [text for text in texts if text.strip() in _ALL]
+def words_of(texts: Collection[str]) -> list[str]:
+    """Return which texts may stand for a missing value, also with blanks around them."""
+    joined = "".join(texts)
+    if joined.split(None, 1) != [joined]:  # a text has blanks
+        return [text for text in texts if text.strip() in _ALL]
+    words = _ALL.intersection(texts)
+    return [text for text in texts if text in words] if words else []
 
 
 def words_among_numbers(columns: Iterable[Collection[str]]) -> frozenset[str]:
@@ -88,7 +94,7 @@ def missing_texts(
             reasons.append(
                 f"{share} is taken for a category, since missing values are empty; it is not taken for missing"
             )
-        elif _CODE.fullmatch(word) and others and all(_CODE.fullmatch(other) for other in others):
+        elif _CODE.fullmatch(word) and _are_codes(others):
             reasons.append(f"{share} is taken for a category, a code as the others are; it is not taken for missing")
         elif word.casefold() == "none" and others and not elsewhere:
             reasons.append(f"{share} is taken for a category; it is not taken for missing")
@@ -96,3 +102,9 @@ def missing_texts(
             missing.append(text)
             reasons.append(f"{share} is taken for missing; give it another name if it is a category")
     return MissingTexts(texts=tuple(missing), reasons=tuple(reasons))
+
+
+def _are_codes(texts: Sequence[str]) -> bool:
+    """Return whether texts are codes of up to three capitals, such as countries or elements; F and M alone are none."""
+    are_short = all(_CODE.fullmatch(text) for text in texts)
+    return bool(texts) and are_short and sum(len(text) > 1 for text in texts) >= len(texts) / 2

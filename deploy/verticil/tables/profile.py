@@ -6,6 +6,7 @@ reader could doubt, and everything that is lost, has a reason: a sentence that n
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -49,7 +50,7 @@ from verticil.tables.ranges import (
 )
 from verticil.tables.reading import guess_reading
 from verticil.tables.source_types import SourceType, source_types
-from verticil.tables.texts import TextColumn, texts_of
+from verticil.tables.texts import TextColumn, TextCounts, texts_of
 from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight, sample
 
 NOUNS: Final[Mapping[Kind, str]] = {
@@ -78,6 +79,8 @@ _RUN_OF_DIGITS: Final = re.compile("(?!YYYYMMDD$)[YMDhms]+( until [0-9]+)?|epoch
 _WORD_OF_A_NUMBER: Final = re.compile(
     r"(?i)(^|[^a-z])(id|nr|no|num|number|account|acct|phone|tel|telephone|fax|mobile|konto|record|patient|case|key|pid|ssn|iban)($|[^a-z])"
 )
+_NAMES_A_DATE: Final = re.compile(r"(?i)(^|[^a-z])(dates?|datum|fecha|data|dob|birthday|dt)($|[^a-z])")
+_SERIAL: Final = (20_000, 60_000)  # days since 1899-12-30: 1954 to 2064
 _ID_NAME: Final = re.compile(
     r"(?:^|[ _.\-])(?i:id)$|[a-z](?:ID|Id)$|"
     r"(?i:person|patient|subject|participant|respondent|user|member|client|customer|case|record|household|student|worker)(?i:id)$"
@@ -200,8 +203,7 @@ def _of_second_name(column: TextColumn) -> ColumnProfile:
 def _missing(
     column: TextColumn, words: Sequence[str], written: _Written | None, missing_words: Collection[str]
 ) -> MissingTexts:
-    counts = dict(zip(column.texts, column.counts, strict=True)) if words else {}
-    return missing_texts(counts, words, has_numbers=written is not None, elsewhere=missing_words)
+    return missing_texts(column.text_counts, words, has_numbers=written is not None, elsewhere=missing_words)
 
 
 def _profile(
@@ -212,7 +214,7 @@ def _profile(
     *,
     missing: MissingTexts,
 ) -> ColumnProfile:
-    counts = dict(zip(column.texts, column.counts, strict=True))
+    counts = column.text_counts
     base = ColumnProfile(
         source=column.source,
         name=column.source.strip(),
@@ -223,7 +225,7 @@ def _profile(
         n_missing=sum(counts[text] for text in missing.texts),
         reasons=missing.reasons,
     )
-    values = {text: counts[text] for text in _without(column.texts, missing.texts)} if missing.texts else counts
+    values = counts.without(set(missing.texts))
     if (repeated := _repeated_id(base, len(values))) != "":
         return leave_out(base, repeated)
     if not base.name:
@@ -237,7 +239,14 @@ def _profile(
     if not is_readable(base.name):
         return leave_out(base, f"its name {unreadable_words([base.name])}")
     if not _has_two_values(values):
-        return leave_out(base, f"it has {len(values)} distinct value{'s' * (len(values) != 1)}, expected at least 2")
+        n_values = len({text.strip() for text in values})
+        is_mark = n_values == 1 and 0 < base.n_missing < base.n_rows
+        hint = (
+            f"; the other {base.missing_share:.0%} of the rows have none: if that says no, write no there"
+            if is_mark
+            else ""
+        )
+        return leave_out(base, f"it has {n_values} distinct value{'s' * (n_values != 1)}, expected at least 2{hint}")
     if written is not None:
         profile = _of_values(base, values, written, source, choice)
         if profile is not None:
@@ -277,7 +286,7 @@ def _repeated_id(base: ColumnProfile, n_values: int) -> str:
 
 
 def _of_values(
-    base: ColumnProfile, counts: Mapping[str, int], written: _Written, source: SourceType | None, choice: Choice
+    base: ColumnProfile, counts: TextCounts, written: _Written, source: SourceType | None, choice: Choice
 ) -> ColumnProfile | None:
     """Profile a column of numbers or moments; None: its numbers are codes."""
     kind, writing = written.kind, written.writing
@@ -292,6 +301,7 @@ def _of_values(
         base,
         writing.doubt,
         _limits(counts, writing.written) if kind in {"integer", "number"} else "",
+        _serial_days(base.name, values) if kind in {"integer", "number"} else "",
         f"{rows_in_words(n_strange, base.n_rows)} hold{'s' * (n_strange == 1)} no {NOUNS[kind]}: "
         + ("it becomes missing" if n_strange == 1 else "they become missing")
         if strange
@@ -313,7 +323,8 @@ def _of_values(
         return leave_out(base, reason)
     if kind in {"integer", "number"} and not writing.unit and _are_codes(values, weights):
         return None
-    if len(values) <= MANY_VALUES and not _can_be_written(values).all():
+    are_few = len(values) <= MANY_VALUES or (len(values) <= _MOST_STEPS and weights.min() >= FEWEST_ROWS)
+    if are_few and not _can_be_written(values).all():
         return None
     return _of_numbers(base, counts, values, weights, choice)
 
@@ -334,22 +345,33 @@ def _limits(counts: Mapping[str, int], written: str) -> str:
     )
 
 
+def _serial_days(name: str, values: Floats) -> str:
+    """Return that numbers of a column that by its name holds dates may be days of a spreadsheet; empty: they are none."""
+    has_the_name = _NAMES_A_DATE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)) is not None
+    if not has_the_name or not _SERIAL[0] <= values[0] < values[-1] < _SERIAL[1]:
+        return ""
+    first = dt.date(1899, 12, 30) + dt.timedelta(days=int(values[0]))
+    return (
+        f"by its name it holds dates, and its numbers may be days of a spreadsheet, {int(values[0])} for {first}: they stay "
+        "numbers; write dates into the file, and records have dates"
+    )
+
+
 def _timezone(kind: Kind, written: str) -> str:
     """Return the zone of moments whose texts say one: they are read as UTC; empty: they say none."""
     has_zone = kind == "datetime" and "epoch" not in written and DatePattern.of(written).has_zone
     return "UTC" if has_zone else ""
 
 
-def _numbers(counts: Mapping[str, int], kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
+def _numbers(counts: TextCounts, kind: Kind, written: str) -> tuple[Floats, Ints, list[str]]:
     """Return the distinct numbers of a column, ascending, the rows of each, and the texts that are none."""
-    numbers = read_texts(counts, kind, written)
+    numbers = read_texts(counts.texts, kind, written)
     is_number = np.isfinite(numbers)
-    strange = [] if is_number.all() else list(itertools.compress(counts, (~is_number).tolist()))
-    rows = np.fromiter(counts.values(), dtype=np.int64, count=len(counts))[is_number]
-    all_values = numbers[is_number]
-    values, places = np.unique(all_values, return_inverse=True)
-    weights = np.bincount(places, weights=rows, minlength=len(values)).astype(np.int64)
-    return values, weights, strange
+    strange = [] if is_number.all() else list(itertools.compress(counts.texts, (~is_number).tolist()))
+    order = np.argsort(np.where(is_number, numbers, np.nan))[: int(is_number.sum())]  # NaN is the last
+    ascending, rows = numbers[order], np.array(counts.rows, dtype=np.int64)[order]
+    first = np.flatnonzero(np.diff(ascending, prepend=np.nan) != 0)  # of each value
+    return ascending[first] + 0.0, np.add.reduceat(rows, first) if first.size else rows, strange
 
 
 def _names_a_number(name: str) -> bool:

@@ -30,8 +30,10 @@ _STANDS_OUT: Final = 4.0  # times as many rows as an even spread gives a value
 _FAR: Final = 0.5  # of the range of the others lies between a code and the nearest of them
 _GAP: Final = 4.0  # times the largest gap beside
 _BESIDE: Final = 20  # numbers
+_FAMILY: Final = 4  # codes at one end: refused, unknown, ..
 _TAILS: Final = (0.01, 0.025, 0.975, 0.99)
 _CODES: Final = re.compile(r"-?(?:9{2,}(?:\.9+)?|8{2,}(?:\.8+)?|7{2,}(?:\.7+)?)|-[1-9]|-(?:9|8|7){1,5}")
+_CODE_OF_FAMILY: Final = re.compile("[6-9]|9+[6-9]|8+|7+")
 _MONTHS: Final = 60  # days; dates over so many end with months
 _EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 
@@ -75,8 +77,9 @@ def find_points(values: Floats, weights: Ints, *, are_moments: bool = False) -> 
 
 
 def _far_values(values: Floats, weights: Ints, *, are_moments: bool) -> list[float]:
-    far = list[float]()
-    low, high = 0, len(values) - 1
+    low, n_high = (0, 0) if are_moments else _families(values, weights)
+    high = len(values) - 1 - n_high
+    far = [*values[:low].tolist(), *values[high + 1 :].tolist()]
     while high - low >= 3:
         rest_range = values[high - 1] - values[low]
         if (
@@ -97,6 +100,26 @@ def _far_values(values: Floats, weights: Ints, *, are_moments: bool) -> list[flo
             continue
         break
     return sorted(far)
+
+
+def _families(values: Floats, weights: Ints) -> tuple[int, int]:
+    """Return how many of the least and of the largest values are codes of one family, such as -9 and -8, or 97, 98 and 99.
+
+    A code alone hides the gap that another one stands behind.
+    """
+    ends = [0, 0]
+    for place, sign in enumerate((-1, 1)):
+        own, rows = (sign * values)[::sign], weights[::sign]
+        for n_codes in range(2, min(_FAMILY, len(own) - 4) + 1):
+            rest, codes = own[:-n_codes], own[-n_codes:]
+            are_codes = all(_CODE_OF_FAMILY.fullmatch(np.format_float_positional(code, trim="-")) for code in codes)
+            if not are_codes or rows[-n_codes:].min() < FEWEST_ROWS:
+                break
+            is_negative = sign < 0 and codes[0] > 0 >= rest[-1]
+            if is_negative or codes[0] - rest[-1] > _FAR * (rest[-1] - rest[0]):
+                ends[place] = n_codes
+                break
+    return ends[0], ends[1]
 
 
 def _stands_apart(values: Floats, weights: Ints, low: int, high: int, place: int) -> bool:

@@ -14,7 +14,7 @@ from verticil.party.dataset.sources.opening import is_compressed, lines_of
 from verticil.party.dataset.sources.optional_packages import require_package
 from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, WORKBOOKS, DatasetRule, unreadable
 from verticil.shared.core.errors import DataFault
-from verticil.tables.delimiters import columns_in_runs, count_typed, find_form
+from verticil.tables.delimiters import columns_in_runs, count_typed, find_form, has_units_below
 from verticil.tables.encodings import guess_encoding
 from verticil.tables.other_files import check_form, check_is_text
 from verticil.tables.ranges import FEWEST_ROWS
@@ -113,6 +113,8 @@ def _of_csv(rule: DatasetRule) -> Reading:
     if form.skip:
         lines_above = "1 line above it is" if form.skip == 1 else f"{form.skip} lines above it are"
         remarks.append(f"the header is in line {form.skip + 1}: {lines_above} left out")
+    if has_units_below(form, lines):
+        remarks.append(f"line {form.skip + 2} seems to hold units, and is a row of the table: take it out of the file")
     if any('\\"' in line for line in lines):
         remarks.append('a reversed stroke stands before quotation marks, and stays in the texts: CSV doubles them ("")')
     return Reading(rule=rule, remarks=tuple(remarks))

@@ -12,13 +12,14 @@ from verticil.party.dataset.sources.column_rules import read_column_rule
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
 from verticil.shared.documents.toml_table import Table
-from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, number_of, value_reader
+from verticil.shared.documents.written_values.dates import DatePattern
+from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, Kind, number_of, value_reader
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.tables.columns import TableProfile
 from verticil.tables.missing import is_word
 from verticil.tables.reading import guess_reading
-from verticil.tables.writing import guess_dates, guess_numbers
+from verticil.tables.writing import ENOUGH, guess_dates, guess_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,15 @@ def way_of(variable: Variable, texts: Iterable[str]) -> str:
         dates = guess_dates(values)
         return "plain" if dates is None else dates.written
     return guess_numbers(values).written
+
+
+def kind_and_writing(texts: Iterable[str]) -> tuple[Kind, str] | None:
+    """Return what texts are, numbers, moments or times, and how they are written; None: most of them are none of these."""
+    values = sorted({text for text in texts if not is_word(text)})
+    if (dates := guess_dates(values)) is not None:
+        return ("datetime" if DatePattern.of(dates.written).has_date else "time"), dates.written
+    numbers = guess_numbers(values)
+    return ("number", numbers.written) if numbers.share >= ENOUGH else None
 
 
 def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:

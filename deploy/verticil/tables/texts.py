@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,9 +39,47 @@ class TextColumn:
     index: NDArray[np.int64] = field(repr=False)
 
     @property
+    def text_counts(self) -> TextCounts:
+        """The rows of each text."""
+        return TextCounts(self.texts, self.counts)
+
+    @property
     def is_unique(self) -> bool:
         """Whether no two rows have the same text."""
         return len(self.texts) == len(self.index)
+
+
+class TextCounts(Mapping[str, int]):
+    """How many rows have each distinct text of a column. The table to look them up by text is made when somebody does.
+
+    Args:
+        texts: distinct.
+        rows: of each.
+    """
+
+    def __init__(self, texts: Sequence[str], rows: Sequence[int]) -> None:
+        self.texts, self.rows = texts, rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, text: str) -> int:
+        return self._by_text[text]
+
+    @functools.cached_property
+    def _by_text(self) -> dict[str, int]:
+        return dict(zip(self.texts, self.rows, strict=True))
+
+    def without(self, some: Collection[str]) -> TextCounts:
+        """Return the counts of all texts but some."""
+        if not some:
+            return self
+        is_left = [text not in some for text in self.texts]
+        texts, rows = list(itertools.compress(self.texts, is_left)), list(itertools.compress(self.rows, is_left))
+        return TextCounts(texts, rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +121,7 @@ def texts_of(
     if several := [name for name, count in Counter(names).items() if count > 1]:
         raise twice(rule, several[0], names.count(several[0]))
     check_size(rule, rows_in_footer(rule), len(names))
-    texts: dict[str, dict[str, int]] = {name: {} for name in names}
+    texts = {name: defaultdict[str, int](itertools.count().__next__) for name in names}  # the next place for a new text
     rows: dict[str, list[NDArray[np.int64]]] = {name: [] for name in names}
     n_rows = n_ragged = first_ragged = n_bytes = 0
     for part in read_parts(rule, names):
@@ -91,12 +130,12 @@ def texts_of(
         first_ragged = first_ragged or part.first_ragged or 0
         n_ragged += part.n_ragged
         for name, column in part.columns.items():
-            place_of_text = texts[name]
-            places = np.fromiter(map(place_of_text.get, column.distinct, itertools.repeat(-1)), dtype=np.int64)
-            if (is_new := places < 0).any():
-                new_texts = list(itertools.compress(column.distinct, is_new.tolist()))
-                places[is_new] = _add(place_of_text, new_texts)
-                n_bytes += sum(map(sys.getsizeof, new_texts))
+            n_before = len(texts[name])
+            places = np.fromiter(
+                map(texts[name].__getitem__, column.distinct), dtype=np.int64, count=len(column.distinct)
+            )
+            if len(texts[name]) > n_before:
+                n_bytes += sum(map(sys.getsizeof, itertools.compress(column.distinct, (places >= n_before).tolist())))
             rows[name].append(places[column.index])
         if n_bytes > TEXTS_BYTES:
             problem = f"its distinct texts have more than {TEXTS_BYTES >> 20} MiB together"
@@ -123,16 +162,6 @@ def texts_of(
         notes += comment_notes(first.texts, first.counts)
         notes += total_notes(first.texts[int(first.index[-1])])
     return TextTable(columns=columns, n_rows=n_rows, notes=notes, rule=rule)
-
-
-def _add(place_of_text: dict[str, int], new_texts: Sequence[str]) -> NDArray[np.int64]:
-    """Give texts the next places, and return these; a part can name one text twice."""
-    n_before = len(place_of_text)
-    place_of_text.update(zip(new_texts, itertools.count(n_before), strict=False))
-    if len(place_of_text) == n_before + len(new_texts):
-        return n_before + np.arange(len(new_texts))
-    place_of_text.update(zip(dict.fromkeys(new_texts), itertools.count(n_before), strict=False))
-    return np.fromiter(map(place_of_text.__getitem__, new_texts), dtype=np.int64)
 
 
 def check_size(rule: DatasetRule, n_rows: int, n_columns: int) -> None:

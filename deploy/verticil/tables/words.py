@@ -126,8 +126,8 @@ def column_reasons(item: ColumnProfile, *, are_declared: bool = True) -> Iterato
             else ""
         )
         yield f'it holds {PLURALS[item.kind]} written as {item.written}{signs}; in party.toml: written = "{item.written}"'
-    if item.timezone:
-        yield f"its moments have a zone: records have them in {item.timezone}"
+    if item.timezone or (item.kind == "time" and item.written and DatePattern.of(item.written).has_zone):
+        yield f"its {PLURALS[item.kind]} have a zone: records have them in {item.timezone or 'UTC'}"
     for point in item.far:
         rows = _rows_of(item, point)
         yield (

@@ -31,7 +31,8 @@ from verticil.shared.documents.written_values.reading import value_reader
 SAMPLE: Final = 2_000
 """Most texts that a guess looks at."""
 _MOST_UNIT: Final = 12  # letters of a unit
-_ENOUGH: Final = 0.9  # of the texts are read, or the column is not written so
+ENOUGH: Final = 0.9
+"""Of the texts are read, or a column is not written so."""
 _CORE: Final = re.compile(
     r"(?P<before>[^0-9+\-\u2212\u2013<>\u2264\u2265.,]*?)\s*(?P<core>[<>\u2264\u2265=\s]*[+\-\u2212\u2013]?\s*"
     r"[^0-9\s]{0,3}?[0-9.,'\u2019\s\u00a0\u2007\u2009\u202f]*[0-9](?:[eE][+-]?[0-9]+)?[.,]?)\s*(?P<behind>[^0-9]*)"
@@ -49,10 +50,21 @@ DAYS: Final = (
     "DD MON YYYY", "DD-MON-YYYY", "DD. MONTH YYYY", "DDMONYYYY", "MON DD, YYYY", "MON DD YYYY", "DD/MON/YYYY", "DD.MM.YY",
     "DD/MM/YY", "MM/DD/YY", "DD-MM-YY", "DD-MON-YY", "DD MON YY", "YYYY-MM", "MM/YYYY", "MM.YYYY", "MON YYYY", "MON-YYYY",
     "MON-YY", "YYYY MON", "WEEKDAY, DD MON YYYY", "WEEKDAY, DD. MONTH YYYY", "WEEKDAY, MON DD, YYYY", "WEEKDAY MON DD YYYY",
-    "WEEKDAY, DD.MM.YYYY", "WEEKDAY DD.MM.YYYY", "WEEKDAY DD/MM/YYYY", "WEEKDAY MM/DD/YYYY",
+    "YYYY年MM月DD日", "WEEKDAY, DD.MM.YYYY", "WEEKDAY DD.MM.YYYY", "WEEKDAY DD/MM/YYYY", "WEEKDAY MM/DD/YYYY",
 )  # fmt: skip
 """Patterns of days that are tried, the more usual first."""
-_TIMES: Final = ("hh:mm", "hh:mm:ss.f", "hh:mm AM", "hh:mm:ss AM", "hh:mmAM", "hh:mm:ssAM", "hh.mm")
+_TIMES: Final = (
+    "hh:mm",
+    "hh:mm:ss.f",
+    "hh:mm AM",
+    "hh:mm:ss AM",
+    "hh:mmAM",
+    "hh:mm:ssAM",
+    "hh.mm",
+    "hh.mm.ss.f AM",
+    "hhhmm",
+    "hh:mm Uhr",
+)
 _ZONED: Final = ("hh:mmZ", "hh:mm:ss.fZ")
 _JOINTS: Final = (" ", "T", ", ")
 _RUNS: Final = ("YYYYMMDDThhmmss", "YYYYMMDDThhmmssZ", "YYYYMMDD hhmmss", "YYYYMMDDThhmm", "YYYYMMDD hhmm")
@@ -143,7 +155,7 @@ def guess_numbers(texts: Sequence[str], *, delimiter: str = ",") -> Writing:
         n_limits = sum(map(style.is_limit, some))
         if n_limits > most / 2 or all(text.strip().startswith("(") for text in some):
             most = 0  # <=50K and >50K are categories, and so are (1), (2)
-    if own_unit and unit_share < _ENOUGH:
+    if own_unit and unit_share < ENOUGH:
         partly = (
             f"'{own_unit}' stands at {unit_share:.0%} of its distinct numbers: all are taken for numbers of one kind"
         )
@@ -207,16 +219,17 @@ def _unit(texts: Sequence[str]) -> tuple[str, bool, float]:
             units[unit, bool(before)] += 1
         else:
             n_bare += 1
-    if not units or n < _ENOUGH * len(texts):
+    if not units or n < ENOUGH * len(texts):
         return "", False, 0.0
-    (unit, is_before), count = units.most_common(1)[0]
+    (unit, is_before), _ = units.most_common(1)[0]
+    count = units[unit, True] + units[unit, False]
     if is_before and unit.isalpha() and not _CURRENCY.fullmatch(unit):
         return "", False, 0.0  # A10 is a code
     fits = len(unit) <= min(_MOST_UNIT, MAX_STYLE - 10) and not any(letter in "|\"'" for letter in unit)
     has_letters = any(map(str.isalpha, unit))  # 12a is no number of a
     is_apart = any(text.strip().endswith(f" {unit}") for text in texts)
-    is_alone = count + n_bare >= _ENOUGH * n and (not has_letters or (is_apart and count >= _PARTLY * n))
-    return (unit, is_before, count / n) if fits and (count >= _ENOUGH * n or is_alone) else ("", False, 0.0)
+    is_alone = count + n_bare >= ENOUGH * n and (not has_letters or (is_apart and count >= _PARTLY * n))
+    return (unit, is_before, count / n) if fits and (count >= ENOUGH * n or is_alone) else ("", False, 0.0)
 
 
 def _without_signs(text: str) -> str:
@@ -231,7 +244,8 @@ def _thousands(best: Sequence[str], texts: Sequence[str], delimiter: str) -> tup
     """Return which of the ways that read the same texts is meant, and what is in doubt.
 
     A mark before exactly three digits everywhere separates thousands, if numbers below 1,000 stand without it, or a text has two
-    of them; where each number has exactly one, that cannot be told, and the file's delimiter decides.
+    of them; where each number has exactly one, that cannot be told, and the file's delimiter decides: between semicolons a point
+    separates thousands and a comma is the decimal mark, else it is the other way round.
     """
     first = best[0]
     decimal_ways = {"plain": ".", "1234.5": ".", "decimal-comma": ",", "1234,5": ","}
@@ -248,10 +262,12 @@ def _thousands(best: Sequence[str], texts: Sequence[str], delimiter: str) -> tup
         return first, ""
     if any(core.count(mark) > 1 for core in marked) or (below and len(marked) >= 10):
         return other, ""
-    is_thousands = mark == "," and delimiter != ";"
     words = f"'{mark}' stands before three digits in each number: it is taken for "
-    if is_thousands:
-        return other, f"{words}a separator between thousands, and could be a decimal comma"
+    if (mark == ".") == (delimiter == ";"):
+        return (
+            other,
+            f"{words}a separator between thousands, and could be a decimal {'comma' if mark == ',' else 'point'}",
+        )
     return first, f"{words}the decimal mark, and could separate thousands" if mark == "," else ""
 
 
@@ -284,7 +300,7 @@ def guess_dates(texts: Sequence[str]) -> Writing | None:
             ways.pop()
             break
     n_read = len(some) - _count_unread(ways, some)
-    if not ways or n_read < _ENOUGH * len(some):
+    if not ways or n_read < ENOUGH * len(some):
         return None
     doubt = "; ".join(dict.fromkeys(filter(None, doubts)))
     return Writing(written=" | ".join(ways), n_read=n_read, n_texts=len(some), doubt=doubt)
@@ -377,7 +393,7 @@ def _patterns() -> tuple[tuple[str, frozenset[str]], ...]:
     """Return the patterns that are tried, the more usual first, and the signs that a text of each has at least."""
     whole_days = [day for day in DAYS if "DD" in day]
     moments = [f"{day}{joint}{time}" for day, joint, time in itertools.product(whole_days, _JOINTS, (*_TIMES, *_ZONED))]
-    ways = (*DAYS, *_TIMES, *_RUNS, *moments)
+    ways = (*DAYS, *_TIMES, *_ZONED, *_RUNS, *moments)
     return tuple((way, frozenset(re.sub(r"\.f|[A-Za-z0-9]", "", way))) for way in ways)
 
 

@@ -45,6 +45,7 @@ MEMORY_PEOPLE: Final = 1 << 20
 """People from which on their keys are sorted, and stored, outside memory: 8 MB."""
 
 _KEY: Final = np.dtype("<u8")
+_ALL: Final = slice(None)
 _ZEROS_AT_ONCE: Final = 1 << 16
 _BYTES: Final = [bytes([number]) for number in range(256)]
 _IS_PLAIN: Final = np.array([byte.isascii() and not byte.decode("latin-1").isspace() for byte in _BYTES])
@@ -84,14 +85,18 @@ class PersonMacs:
         lengths = np.diff(ids.ends, prepend=0)
         if (lengths > _LONGEST).any():
             return self.macs(_shorten_ids(ids))
-        width = -(-(int(lengths.max(initial=0)) + 1) // _BLOCK_BYTES) * _BLOCK_BYTES
+        longest = int(lengths.max(initial=0))
+        width = -(-(longest + 1) // _BLOCK_BYTES) * _BLOCK_BYTES
         texts = np.zeros((len(ids), width), dtype=np.uint8)
         texts[:, 0] = lengths
-        texts[:, 1:][np.arange(width - 1) < lengths[:, None]] = ids.data
+        if (lengths == longest).all():
+            texts[:, 1 : 1 + longest] = ids.data.reshape(len(ids), longest)
+        else:
+            texts[:, 1:][np.arange(width - 1) < lengths[:, None]] = ids.data
         encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (block by block, chained here)
         state = np.zeros((len(ids), _BLOCK_BYTES), dtype=np.uint8)
         for start in range(0, width, _BLOCK_BYTES):
-            goes_on = lengths + 1 > start
+            goes_on = _ALL if start == 0 else lengths + 1 > start
             block = state[goes_on] ^ texts[goes_on, start : start + _BLOCK_BYTES]
             cipher_words = np.frombuffer(encryptor.update(block.data), dtype=np.uint8)
             state[goes_on] = cipher_words.reshape(-1, _BLOCK_BYTES)
@@ -142,7 +147,7 @@ class TableKeys:
 
     def __init__(self, folder: Path, *, memory_people: int = MEMORY_PEOPLE) -> None:
         self._folder, self._memory_people = folder, memory_people
-        self._pairs = self._sorter(PAIR_BYTES)
+        self._exact, self._loose = self._sorter(), self._sorter()
         self._are_equal = True
 
     def take(self, pairs: Rows) -> None:
@@ -151,8 +156,10 @@ class TableKeys:
         Raises:
             OSError: the disk.
         """
-        self._are_equal = self._are_equal and np.array_equal(pairs[:, :KEY_BYTES], pairs[:, KEY_BYTES:])
-        self._pairs.add(pairs)
+        exact, loose = pairs[:, :KEY_BYTES], pairs[:, KEY_BYTES:]
+        self._are_equal = self._are_equal and np.array_equal(exact, loose)
+        self._exact.add(exact)
+        self._loose.add(loose)
 
     def finish(self) -> PeopleOfTable:
         """Return the keys of all rows; nothing can be taken afterwards.
@@ -160,23 +167,15 @@ class TableKeys:
         Raises:
             OSError: the disk.
         """
-        by_loose = self._sorter(KEY_BYTES)
+        exact = self._distinct(self._exact)
+        return PeopleOfTable(exact=exact, loose=exact if self._are_equal else self._distinct(self._loose))
 
-        def exact_keys() -> Iterator[Rows]:
-            for pairs in self._pairs.blocks():
-                if not self._are_equal:
-                    by_loose.add(pairs[:, KEY_BYTES:])
-                yield pairs[:, :KEY_BYTES]
+    def _sorter(self) -> Sorter:
+        return Sorter(self._folder, width=KEY_BYTES, key_bytes=KEY_BYTES, memory_rows=self._memory_people)
 
-        exact = self._distinct(exact_keys(), self._pairs.n_rows)
-        loose = exact if self._are_equal else self._distinct(by_loose.blocks(), by_loose.n_rows)
-        return PeopleOfTable(exact=exact, loose=loose)
-
-    def _sorter(self, width: int) -> Sorter:
-        return Sorter(self._folder, width=width, key_bytes=KEY_BYTES, memory_rows=self._memory_people)
-
-    def _distinct(self, blocks: Iterator[Rows], n: int) -> Keys:
-        counter = _Counted(_each_once(map(key_numbers, blocks)))
+    def _distinct(self, keys_of_rows: Sorter) -> Keys:
+        n = keys_of_rows.n_rows
+        counter = _Counted(_each_once(map(key_numbers, keys_of_rows.blocks())))
         keys = join_parts(self._folder if n > self._memory_people else None, n, _fill_up(counter, n), _KEY)
         return keys[: counter.n_keys]
 

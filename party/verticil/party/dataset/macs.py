@@ -2,9 +2,9 @@
 
     mac = first `size` bytes of HMAC-SHA-256(key, prefix ‖ id as UTF-8)
 
-Ids come in batches (`PackedIds`), so that no list of them is kept. `Macs` counts the ids that it has seen: as long as they are
-few it asks `cryptography`, one by one, because loading the compiled kernel takes half a second; from then on `mac_kernels`, where
-numba is installed. The bytes are the same.
+Ids come in batches (`PackedIds`), so that no list of them is kept. `Macs` counts the ids that this process has asked for: as long
+as they are few it asks `cryptography`, one by one, because loading the compiled kernel takes half a second; from then on
+`mac_kernels`, where numba is installed. The bytes are the same.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes, hmac
 from numpy.typing import NDArray
 
 _WORTH_COMPILING: Final = 200_000
-"""Ids from which on loading the kernel pays."""
+"""MACs from which on loading the kernel pays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,20 +78,24 @@ class Macs:
         prefix: of every message.
         size: bytes of a MAC, at most 32.
 
+    Attributes:
+        n_asked: MACs that this process has asked for, of all keys.
+
     Raises:
         ValueError: the key is not 32 bytes.
     """
+
+    n_asked: ClassVar[int] = 0
 
     def __init__(self, key: bytes, *, prefix: bytes = b"", size: int) -> None:
         if len(key) != 32:
             raise ValueError(f"a key of {len(key)} bytes, expected 32")
         self._key, self._prefix, self.size = key, prefix, size
-        self._seen = 0
 
     def of(self, ids: PackedIds) -> NDArray[np.uint8]:
         """(n, size), uint8: a MAC of each id."""
-        self._seen += len(ids)
-        if self._seen >= _WORTH_COMPILING and (kernels := load_kernel()) is not None:
+        Macs.n_asked += len(ids)
+        if _is_kernel_worth_it(Macs.n_asked) and (kernels := load_kernel()) is not None:
             macs = np.empty((len(ids), self.size), dtype=np.uint8)
             key, prefix = (np.frombuffer(part, dtype=np.uint8) for part in (self._key, self._prefix))
             kernels.hmac_sha256(key, prefix, ids.data, ids.ends, macs)
@@ -105,6 +109,11 @@ def macs_of(key: bytes, ids: Iterable[str], *, size: int) -> NDArray[np.uint8]:
     macs = Macs(key, size=size).of(PackedIds.of(list(ids)))
     macs.setflags(write=False)
     return macs
+
+
+def _is_kernel_worth_it(n_asked: int) -> bool:
+    """Return whether the kernel is to be used: it is loaded already, or so many MACs pay its loading."""
+    return n_asked >= _WORTH_COMPILING or load_kernel.cache_info().currsize > 0
 
 
 @functools.cache

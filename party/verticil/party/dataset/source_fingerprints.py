@@ -24,12 +24,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from verticil.party.dataset.local_person_keys import KEY_BYTES, PersonMacs
+from verticil.party.dataset.local_person_keys import PersonMacs
 from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.shared.storage.unlinked_files import Rows
 
-_CELL_BYTES: Final = 2 * KEY_BYTES
+_KEY: Final = np.dtype("<u8")  # eight bytes of a cell
 
 
 def _derive_key(site_secret: bytes, label: bytes) -> bytes:
@@ -59,12 +59,13 @@ class SourceFingerprints:
         """
         encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
         everybody = bool(has_id.all())
-        cells = np.empty((len(persons), _CELL_BYTES), dtype=np.uint8)
-        cells[:, :KEY_BYTES] = persons
+        cells = np.empty((len(persons), 2), dtype=_KEY)
+        cells[:, 0] = np.ascontiguousarray(persons).view(_KEY).reshape(-1)
         for name, column in columns.items():
-            cells[:, KEY_BYTES:] = self._texts.macs(_pack_texts(column.distinct))[column.index]
-            some = cells if everybody else np.ascontiguousarray(cells[has_id])
-            words = np.frombuffer(encryptor.update(some.data), dtype="<u8").reshape(-1, 2)
+            text_keys = np.ascontiguousarray(self._texts.macs(_pack_texts(column.distinct))).view(_KEY).reshape(-1)
+            cells[:, 1] = text_keys[column.index]
+            some = cells if everybody else cells[has_id]
+            words = np.frombuffer(encryptor.update(some.view(np.uint8).data), dtype=_KEY).reshape(-1, 2)
             total = words.sum(axis=0, dtype=np.uint64)
             self._sums[name] = total if name not in self._sums else self._sums[name] + total
         self._n_rows += int(np.count_nonzero(has_id))

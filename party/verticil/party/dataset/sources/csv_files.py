@@ -99,7 +99,8 @@ def csv_parts(rule: DatasetRule, column_names: Sequence[str]) -> Iterator[TableP
     least_rows = max(_LEAST_ROWS, min(_PART_ROWS, _PART_CELLS // max(len(column_names), 1)))
     for rows, left_out in _csv_batches(rule, column_names):
         for batch in rows:
-            if any(first_long(column, byte_lengths(column)) is not None for column in batch.columns):
+            is_large = batch.get_total_buffer_size() > VALUE_BYTES  # else no text of it can be too long
+            if is_large and any(first_long(column, byte_lengths(column)) is not None for column in batch.columns):
                 raise _why_unreadable(rule, column_names)
         batches += rows
         ragged_rows += left_out

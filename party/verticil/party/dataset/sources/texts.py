@@ -10,15 +10,18 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
-from itertools import pairwise
+from typing import Final
 from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
+
+_BETWEEN: Final = "\x1f"  # between texts that are joined: no letter of usual ones
 
 
 def text_column(column: pa.Array) -> TextColumn:
@@ -117,15 +120,13 @@ def _ascii_texts(values: pa.Array) -> list[str] | None:
     """Return the texts of a column of strings at a fraction of the cost; None: one of them is not ASCII, or null."""
     if values.null_count or not len(values):
         return None
-    _, places, data = values.buffers()
-    ends = np.frombuffer(places, dtype=np.int32 if pa.types.is_string(values.type) else np.int64)
-    ends = ends[values.offset : values.offset + len(values) + 1]
-    first, last = int(ends[0]), int(ends[-1])
-    whole = b"" if data is None else data[first:last].to_pybytes()
-    if not whole.isascii():
+    one_list = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.cast(pa.large_string()))
+    between = pa.scalar(_BETWEEN, pa.large_string())
+    joined = pc.binary_join(one_list, between).cast(pa.large_binary())[0].as_py()
+    if not joined.isascii():
         return None
-    text = whole.decode("ascii")
-    return [text[start:end] for start, end in pairwise((ends - first).tolist())]
+    texts = joined.decode("ascii").split(_BETWEEN)
+    return texts if len(texts) == len(values) else None  # a text has the letter that stands between them
 
 
 def _number_text(value: float, scalar: Callable[[float], object]) -> str:

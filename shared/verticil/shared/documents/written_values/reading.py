@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
 import datetime as dt
 import math
 import re
@@ -112,9 +113,13 @@ def _read_plain_texts(texts: Collection[str]) -> Floats:
     import pyarrow.compute as pc
 
     try:
-        whole = pa.array(texts, pa.large_string())
+        whole = pa.array(list(texts), pa.large_string())
     except UnicodeEncodeError:  # a byte that was no letter
         whole = pa.array([text if text.isascii() else "" for text in texts], pa.large_string())
+    with contextlib.suppress(pa.ArrowInvalid):  # it reads nothing that is no plain number, but nan and infinite ones
+        numbers: Floats = whole.cast(pa.float64()).to_numpy()
+        if np.isfinite(numbers).all():
+            return numbers
     is_simple = pc.match_substring_regex(whole, _SIMPLE)
     values = pc.if_else(is_simple, whole, None).cast(pa.float64()).to_numpy(zero_copy_only=False).copy()
     for place in np.flatnonzero(np.isnan(values)).tolist():
