@@ -117,7 +117,7 @@ CASES: dict[str, Case] = {
     ),
     "absent column: the id": Case(
         spoil=edit("clinic.csv", "id,", "person,"),
-        code="DATA_COLUMN_MISSING", exit_code=1, says=("clinic.csv: no column 'id'",), hint="source",
+        code="DATA_COLUMN_MISSING", exit_code=1, says=("clinic.csv: no column 'id'",), hint="say which one does",
     ),
     "too small an intersection: a short table": Case(
         spoil=shorten("clinic.csv", 50), commands=("simulate",),
@@ -470,7 +470,7 @@ VALUES: dict[str, tuple[Callable[[Desk], None], str, str, str]] = {
 def test_what_is_in_the_rows_is_a_warning_with_a_count(
     name: str, desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The check ends well, for people and for programs, and says that a denial for such a reason tells something."""
+    """The check ends well, for people and for programs, and says that a denial for such a reason tells others something."""
     spoil, code, message, hint = VALUES[name]
     spoil(desk)
     arguments = desk.arguments("party check")
@@ -482,7 +482,7 @@ def test_what_is_in_the_rows_is_a_warning_with_a_count(
     assert warning["code"] == code
     assert message in warning["message"]
     assert hint in warning["hint"]
-    assert "tells something" in said["counts_tell"]
+    assert "tell others something" in said["counts_tell"]
     assert main(arguments) == 0
     text += capsys.readouterr().out
     assert main([*arguments, "--no-counts"]) == 0

@@ -22,7 +22,7 @@ from verticil.shared.release.posterior import check_sets, posterior_files, set_f
 from verticil.shared.release.records import draw_release_records
 from verticil.shared.release.verification import _check_documents
 from verticil.shared.synthesis.record_checks import FALSE_ALARMS, read_records, unlikely_family
-from verticil.shared.synthesis.synthesis import _in_turn
+from verticil.shared.synthesis.synthesis import _sample_in_turn
 
 DIGESTS = {"study_digest": "ab", "effective_digest": "cd"}
 
@@ -181,7 +181,7 @@ def test_honest_records_pass():
     networks = [random_network(variables, graph, seed=place) for place, graph in enumerate(GRAPHS)]
     for method in ("systematic", "independent"):
         for seed in range(20):
-            codes = _in_turn(networks, 500, np.random.default_rng(seed), method)
+            codes = _sample_in_turn(networks, 500, np.random.default_rng(seed), method)
             for place, network in enumerate(networks):
                 assert unlikely_family(network, [column[place::3] for column in codes], FALSE_ALARMS / 6) is None
 
