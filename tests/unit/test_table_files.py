@@ -169,13 +169,13 @@ def test_a_workbook_with_macros_is_read_as_its_cells(tmp_path: Path) -> None:
     assert [column.name for column in profile_table("owner", tmp_path / "t.xlsm").columns] == list(NAMES)
 
 
-def test_a_stata_file_of_30_000_columns_is_refused_by_its_columns(tmp_path: Path) -> None:
+def test_a_stata_file_of_too_many_columns_is_refused_by_them(tmp_path: Path) -> None:
     import pyreadstat
 
     pyreadstat.write_dta(
-        pd.DataFrame([[1.0] * 30_000], columns=[f"v{n}" for n in range(30_000)]), str(tmp_path / "t.dta")
+        pd.DataFrame([[1.0] * 10_001], columns=[f"v{n}" for n in range(10_001)]), str(tmp_path / "t.dta")
     )
-    with pytest.raises(DataFault, match="30,000 columns, expected at most 10,000"):
+    with pytest.raises(DataFault, match="10,001 columns, expected at most 10,000"):
         profile_table("owner", tmp_path / "t.dta")
 
 
