@@ -52,6 +52,7 @@ def test_rows_of_people_are_drafted_as_a_related_table(folder: Path) -> None:
     assert set(people_study(study).drafted) == {"clinic"}
 
 
+@pytest.mark.whole
 def test_what_was_drafted_can_be_carried_out(folder: Path) -> None:
     """The id and how dates are written come from the draft: nothing else is said of the files."""
     (folder / "study.toml").write_text(drafted(folder))

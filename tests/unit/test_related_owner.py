@@ -109,6 +109,7 @@ def test_everything_costs_a_person_once(made: tuple[Path, Synthesized]) -> None:
     assert again.records.equals(found.records)
 
 
+@pytest.mark.whole
 def test_the_package_has_keys_and_frictionless_accepts_them(made: tuple[Path, Synthesized], tmp_path: Path) -> None:
     folder, _ = made
     release = Path(shutil.copytree(folder / "made" / "release", tmp_path / "release"))
