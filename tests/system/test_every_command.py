@@ -273,13 +273,13 @@ class Federation:
         for name in ("clinic/pki/clinic.key", "miner/pki/miner.sign"):
             (self.folder / name).chmod(mode)
 
-    def wait(self, wanted: str, *parties: str) -> None:
-        """Ask for the state of both parties, or of these, until what is `wanted` stands there."""
+    def wait(self, wanted: str, *parties: str, command: str = "status") -> None:
+        """Ask both parties, or these, until what is `wanted` stands in what the command says."""
         assert not self.wrong, "".join(self.wrong)
         end = time.monotonic() + PATIENCE_SECONDS
         for party in parties or ("clinic", "insurer"):
             while True:
-                written = self.run("party", "status", "--config", f"{party}/party.toml", "--format", "json")[1]
+                written = self.run("party", command, "--config", f"{party}/party.toml", "--format", "json")[1]
                 if wanted in written:
                     break
                 assert time.monotonic() < end, written
@@ -302,7 +302,7 @@ class Federation:
         "open a key to all": lambda self: self.protect(0o644),
         "close the key again": lambda self: self.protect(0o600),
         "wait until both are asked": lambda self: self.wait('"hearts"'),
-        "wait for the review": lambda self: self.wait('"review"'),
+        "wait for the review": lambda self: self.wait('"countersignature"', command="inbox"),
         "wait for the release": lambda self: self.wait('"published"'),
         "stop all": stop,
     }
