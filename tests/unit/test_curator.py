@@ -607,7 +607,7 @@ def test_killed_at_any_durable_step_it_ends_as_if_nothing_had_been(tmp_path: Pat
     first = tmp_path / "first"
     first.mkdir()
     (first / "study.toml").write_text(STUDY)
-    people(100).to_csv(first / "people.csv", index=False)
+    people(200).to_csv(first / "people.csv", index=False)
     left: dict[str, tuple[str, Path]] = {}
 
     def copy(step: durable.DurableStep) -> None:
