@@ -103,7 +103,6 @@ def _print_budget(item: BudgetView) -> None:
     from verticil.party.operator import accounts
 
     whose = f"data set {item.dataset}"
-    lines = accounts.budget_lines(item)
     if accounts.one_for_all(item.accounts):
         amount, limit = epsilon_text(item.epsilon_spent), epsilon_text(item.epsilon_lifetime_limit)
         put(f"{whose}: epsilon {amount} of {limit} per person spent, {_at_least(item.epsilon_remaining)} left")
@@ -111,8 +110,10 @@ def _print_budget(item: BudgetView) -> None:
             put(f"{whose}: epsilon {epsilon_text(item.epsilon_kept)} of that is kept for studies under way")
         if item.delta_spent:
             put(f"{whose}: delta {item.delta_spent:g} of {item.delta_lifetime_limit:g} spent")
-        lines = ()
-    for line in (*lines, *accounts.besides(item, accounts.numerical_words(item))):
+    else:
+        for line in accounts.budget_lines(item):
+            say(f"{whose}: {line}")
+    for line in accounts.besides(item, accounts.numerical_words(item)):
         say(f"{whose}: {line}")
     if item.infinite:
         say(f"  besides, without any bound: {'; '.join(item.infinite)}")

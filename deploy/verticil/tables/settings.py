@@ -137,7 +137,10 @@ def way_of(variable: Variable, texts: Iterable[str]) -> str:
 
 
 def kind_and_writing(texts: Iterable[str]) -> tuple[Kind, str] | None:
-    """Return what texts are, numbers, moments or times, and how they are written; None: most of them are none of these."""
+    """Return what texts are, numbers, moments or times, and how they are written; None: most of them are none of these.
+
+    Days are moments, so that a table of days can be compared with one that has times of the same days.
+    """
     values = sorted({text for text in texts if not is_word(text)})
     if (dates := guess_dates(values)) is not None:
         return ("datetime" if DatePattern.of(dates.written).has_date else "time"), dates.written

@@ -32,6 +32,11 @@ from verticil.shared.storage.unlinked_files import Rows
 _KEY: Final = np.dtype("<u8")  # eight bytes of a cell
 
 
+def _as_words(keys: Rows) -> NDArray[np.uint64]:
+    """Return keys of eight bytes, (n, 8), as what a cell has of each: (n,)."""
+    return np.ascontiguousarray(keys).view(_KEY).reshape(-1)
+
+
 def _derive_key(site_secret: bytes, label: bytes) -> bytes:
     return HKDF(hashes.SHA256(), 32, None, label).derive(site_secret)
 
@@ -60,10 +65,9 @@ class SourceFingerprints:
         encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
         everybody = bool(has_id.all())
         cells = np.empty((len(persons), 2), dtype=_KEY)
-        cells[:, 0] = np.ascontiguousarray(persons).view(_KEY).reshape(-1)
+        cells[:, 0] = _as_words(persons)
         for name, column in columns.items():
-            text_keys = np.ascontiguousarray(self._texts.macs(_pack_texts(column.distinct))).view(_KEY).reshape(-1)
-            cells[:, 1] = text_keys[column.index]
+            cells[:, 1] = _as_words(self._texts.macs(_pack_texts(column.distinct)))[column.index]
             some = cells if everybody else cells[has_id]
             words = np.frombuffer(encryptor.update(some.view(np.uint8).data), dtype=_KEY).reshape(-1, 2)
             total = words.sum(axis=0, dtype=np.uint64)
@@ -76,7 +80,7 @@ class SourceFingerprints:
         for name in names:
             text = name.encode("utf-8", "surrogatepass")
             digest.update(len(text).to_bytes(4, "big") + text + self._n_rows.to_bytes(8, "big"))
-            digest.update(self._sums.get(name, np.zeros(2, np.uint64)).astype("<u8").tobytes())
+            digest.update(self._sums.get(name, np.zeros(2, np.uint64)).astype(_KEY).tobytes())
         return digest.digest()
 
 
