@@ -91,7 +91,7 @@ def offer(folder: Path, study: Study) -> str:
     return digest.hex()
 
 
-def charge(folder: Path, event: PrivacyEvent, *, number: int = 0) -> None:
+def charge(folder: Path, event: PrivacyEvent, *, number: int = 0, study: bytes | None = None) -> None:
     policy = dataclasses.replace(load_party(folder / "party.toml").policy, max_share_epsilon=50.0)
     release = ColumnDraw(
         variables=("age",), dataset="people", sources=("age",), codebook_digest=bytes([number]) * 32,
@@ -99,7 +99,7 @@ def charge(folder: Path, event: PrivacyEvent, *, number: int = 0) -> None:
     )  # fmt: skip
     with Site.open(load_party(folder / "party.toml")) as site:
         site.ledger.record_shared(
-            release, policy=policy, study_digest=bytes([number]) * 32, study_id=f"study-{number}", recipient="miner",
+            release, policy=policy, study_digest=study or bytes([number]) * 32, study_id=f"study-{number}", recipient="miner",
             artifact_sha256=b"a" * 32, size=8, at=NOW,
         )  # fmt: skip
 
@@ -138,6 +138,24 @@ def test_where_everybody_learns_the_same_one_line_says_so(
             html = page(folder, name, found)
             assert SAME[1:] in html
             assert "by numerical composition" not in html
+
+
+def test_what_was_charged_is_no_longer_said_to_be_ahead(
+    folder: Path, release_study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = offer(folder, release_study)
+
+    def words() -> tuple[str, str]:
+        with Site.look(load_party(folder / "party.toml")) as site:
+            return said(folder, capsys, "show", digest), page(
+                folder, "study", view.study(site, site.state.find(digest), NOW)
+            )
+
+    assert all("at most" in text and "after it" in text for text in words())
+    charge(folder, RandomizedColumn(epsilon=1.0), number=1)  # another study's
+    assert all("after it" in text for text in words())
+    charge(folder, RandomizedColumn(epsilon=4.0), number=2, study=bytes.fromhex(digest))
+    assert not any("after it" in text for text in words())
 
 
 MASKED = "allow_masked = true\nmax_masked_epsilon = 1.5\nmax_masked_delta = 1e-9\n"

@@ -121,8 +121,7 @@ def show(
     for event in view.further_events or ():
         say(event.text)
     party_text.print_alignment(view.alignment)
-    is_charged = view.waits_for == "countersignature"
-    party_text.print_cost(() if is_charged else view.cost)
+    party_text.print_cost(view.cost if view.cost_is_ahead else ())
     if view.comparison is not None:
         _print_changes(view.comparison)
     for objection in view.objections:

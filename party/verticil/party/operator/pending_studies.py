@@ -130,6 +130,7 @@ class StudyInWords(StudyName):
         prior: the belief that the words start from.
         further_events: what is drawn besides columns and the noise on what is shared; None: nothing.
         by_rule: None: rules have no say.
+        cost_is_ahead: whether it goes on here and nothing of it has been charged yet, so `cost` lies ahead.
         comparison: None: it was not asked for.
     """
 
@@ -153,6 +154,7 @@ class StudyInWords(StudyName):
     further_events: tuple[EventView, ...] | None = left_out()
     share: ShareView | None = left_out()
     cost: tuple[CostView, ...]
+    cost_is_ahead: bool
     objections: tuple[str, ...]
     waits_for: str
     by_rule: RuleWords | None
@@ -209,14 +211,25 @@ def waiting(site: Site, now: dt.datetime) -> tuple[PendingStudy, ...]:
 
 def waits_for(site: Site, record: StudyRecord) -> str:
     """Return what a study waits for here: ``approval`` or ``countersignature``; empty: nothing."""
-    state = State(record.task.state)
-    if is_final(state) or record.failure is not None or record.denial_sent is not None or record.forgotten == "study":
+    if _has_ended(record):
         return ""
+    state = State(record.task.state)
     if record.approval is None and (state in _UNDECIDED or record.task.approved):
         return "approval"
     review = site.decisions.review(record.digest)
     waits = state is State.REVIEW and review is not None and review.countersignature is None
     return "countersignature" if waits else ""
+
+
+def _has_ended(record: StudyRecord) -> bool:
+    refused = record.failure is not None or record.denial_sent is not None
+    return refused or is_final(State(record.task.state)) or record.forgotten == "study"
+
+
+def _cost_is_ahead(site: Site, record: StudyRecord) -> bool:
+    if _has_ended(record) or record.revocation_sent is not None:
+        return False
+    return all(row.study_digest != record.digest.hex() for row in site.ledger.rows())
 
 
 def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:
@@ -300,6 +313,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         further_events=further_events(study, config.name) or None,
         share=share(study),
         cost=cost(config, site, study),
+        cost_is_ahead=_cost_is_ahead(site, record),
         objections=_objections(config, study, now),
         waits_for=waits_for(site, record),
         by_rule=_by_rule(site, record, now),
