@@ -252,9 +252,8 @@ class Voting:
             voters = self.decisions.voters(record, review.content, approvers, config.name)
             then = self.decisions.get_origins(record.digest)
             differences = data_changes(then, review.origins) if then is not None else ()
-            event = Event(
-                what=What.VOTE, who=name, study=record.digest, study_id=record.study_id, detail=review.content.hex()
-            )
+            of_what = f"a yes to the content with SHA-256 {review.content.hex()}"
+            event = Event(what=What.VOTE, who=name, study=record.digest, study_id=record.study_id, detail=of_what)
             again = record.approval is not None or record.task.approved
             if again and approval_checks.stands(
                 config, self.ledger, record, review, voters=voters, approvers=approvers, data_changes=differences

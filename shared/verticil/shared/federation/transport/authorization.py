@@ -153,7 +153,7 @@ def check_access(
         role_names = " or ".join(sorted(roles_of_method)) or "none: no role may call it"
         raise PeerFault(
             "IDENTITY_REFUSED",
-            f"{method.rpartition('/')[2]}: certificate of role '{identity.role}', expected role {role_names}",
+            f"a certificate of role '{identity.role}' calls {method.rpartition('/')[2]}, expected role {role_names}",
             hint="use the certificate that was issued for this task",
         )
 
