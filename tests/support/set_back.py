@@ -108,11 +108,11 @@ class SetBack:
         path.write_text(_STUDY.format(**named) + self.more)
         return read_study(path)
 
-    async def carry_out(self, study_id: str = "hearts", epsilon: float = 3.0) -> None:
-        """Carry the study out, and keep the clinic's state as it is then."""
+    def carry_out(self, study_id: str = "hearts", epsilon: float = 3.0) -> None:
+        """Carry the study out, and keep the clinic's state as it is when every thread of the nodes has ended."""
         run: Any = run_peers if self.model == "peer" else run_federation
         study, release = self.study(study_id, epsilon), self.root / f"release-{study_id}"
-        await run(self.made, study, release, is_seeded=True, clock=lambda: utc_now() + self._ahead)
+        asyncio.run(run(self.made, study, release, is_seeded=True, clock=lambda: utc_now() + self._ahead))
         shutil.rmtree(self.root / "after", ignore_errors=True)
         shutil.copytree(self.clinic / "state", self.root / "after")
         self.before = rows(self.clinic)
