@@ -39,6 +39,7 @@ def columns_of(n_states: list[int], n: int, seed: int, *, wide: bool) -> list[np
     return drawn
 
 
+@pytest.mark.whole
 @given(
     n_states=SHAPES,
     n=st.sampled_from((0, 1, 5, 4096, 4099, 9000, 13_000)),
@@ -176,6 +177,7 @@ def test_wide_columns_fall_back_from_triples_to_pairs(k, small_blocks):
     assert all(math.prod(n_states[c] for c in g) <= TUNING.group_cells or len(g) == 2 for g in pair_groups(n_states))
 
 
+@pytest.mark.whole
 def test_columns_on_disk_do_not_stay_in_memory(tmp_path, small_blocks):
     """Memory of the maps, by the system's account, between blocks of 4096 records and at the end: a page or two a column.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,7 @@ def check_column(variable: Variable, written: pd.Series, column: Column, is_miss
     assert np.abs(below[0] - below[1]).max() < 0.12, variable
 
 
+@pytest.mark.whole
 @settings(
     derandomize=True, deadline=None, max_examples=25, database=None, phases=[Phase.generate]
 )  # to shrink takes minutes

@@ -79,6 +79,7 @@ def test_another_event_never_lowers(losses, another, delta):
     assert epsilon_at(losses, delta) <= epsilon_at(losses + Counter([another]), delta) * (1 + NEARLY) + 1e-12
 
 
+@pytest.mark.whole
 @common
 @given(losses=some, another=pure | gaussian | discrete | approximate, epsilon=st.floats(0, 8))
 def test_another_event_never_lowers_delta(losses, another, epsilon):

@@ -434,6 +434,7 @@ async def test_a_release_with_reversed_probabilities_is_signed_by_no_rule_and_by
     await made.stop_miner()
 
 
+@pytest.mark.whole
 async def test_columns_that_the_disk_lost_are_made_again_to_compare_the_release_with(publishing):
     await publishing.to_review(ALL)
     with Site.open(publishing.config("north")) as site:

@@ -181,6 +181,7 @@ def told(ledger: tuple[LedgerRow, ...]) -> set[tuple[object, ...]]:
     }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("later", [pytest.param(False, marks=pytest.mark.whole), True])
 async def test_accept_older_charges_what_peers_sign_that_they_have(
     restored: Restored, caplog: pytest.LogCaptureFixture, later: bool

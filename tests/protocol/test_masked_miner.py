@@ -243,6 +243,7 @@ def masked(tmp_path: Path, keys: Keys) -> Iterator[Masked]:
     made.federation.node.close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("dealer", ["party", pytest.param("miner", marks=pytest.mark.whole)])
 async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(masked: Masked, dealer: str) -> None:
     study = masked_study(masked=MaskedRule(dealer=dealer))  # type: ignore[arg-type]

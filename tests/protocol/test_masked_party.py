@@ -469,6 +469,7 @@ def farthest(federation: Federation, opened, *, shifted: int = 0) -> float:
     return worst
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("parties", "mode"),
     [
@@ -671,6 +672,7 @@ async def test_a_revocation_deletes_a_round_though_the_miner_is_away(federate):
     await federation.until(lambda: [path.name for path in federation.folder("north").iterdir()] == ["ended"])
 
 
+@pytest.mark.whole
 async def test_a_miner_that_stops_lets_a_round_end_with_the_studys_last_day(federate) -> None:
     """Nothing is sent for it, nothing repeated: what is left is the line."""
     federation = await federate(NAMES[:2])

@@ -253,6 +253,7 @@ async def test_over_grpc_it_answers_alike(trial: Trial) -> None:
     trial.structure(study, replies[0])
 
 
+@pytest.mark.whole
 async def test_a_process_of_its_own_finds_the_same_as_a_thread(tmp_path: Path) -> None:
     study = make_study()
     job = StructureJob(

@@ -916,6 +916,7 @@ def child_processes() -> set[str]:
     return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
 
 
+@pytest.mark.whole
 async def test_cancelling_kills_the_learning_process_at_once(tmp_path: Path) -> None:
     reading = asyncio.Event()
     others = child_processes()
@@ -950,6 +951,7 @@ async def test_the_learning_process_ends_with_its_miner(tmp_path: Path) -> None:
     assert await process.stdout.read() == b""
 
 
+@pytest.mark.whole
 async def test_leaving_while_a_process_learns_kills_it_and_the_next_start_learns_anew(
     tmp_path: Path, keys: Keys
 ) -> None:

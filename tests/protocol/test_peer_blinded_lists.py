@@ -236,6 +236,7 @@ def test_feature_14_dh_psi_between_peers_finds_the_people_of_keyed_hash(publishe
     assert orders["dh-psi"] != orders["keyed-hash"]
 
 
+@pytest.mark.whole
 def test_feature_14_dh_psi_between_peers_publishes_what_keyed_hash_does(published):
     """What randomization and order do not touch is the same in every byte; each party's release is the others'."""
     folders = {mode: release_folder(item.parties[NORTH].site, item.digest) for mode, item in published.items()}
@@ -522,6 +523,7 @@ async def test_feature_14_dh_psi_between_peers_no_list_of_another_mode(make, mod
 # ---- what survives
 
 
+@pytest.mark.whole
 async def test_feature_11_dh_psi_between_peers_killed_after_each_step(federation):
     def kill() -> None:
         if any(federation.record(name).n_common is None for name in NAMES):

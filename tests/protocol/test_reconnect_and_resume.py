@@ -268,6 +268,7 @@ def test_feature_20_parties_come_back_by_themselves(run: Run) -> None:
     assert run.online == [True, True]
 
 
+@pytest.mark.whole
 def test_feature_9_an_upload_goes_on_at_the_committed_offset(run: Run) -> None:
     sent = run.sent["clinic"]
     starts = [at for at, offset in enumerate(sent) if at == 0 or offset <= sent[at - 1]]

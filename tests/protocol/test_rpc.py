@@ -621,6 +621,7 @@ def test_what_may_be_tried_again() -> None:
 # --- streams and limits -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 async def test_a_full_stream_arrives(nodes: Federations) -> None:
     content = os.urandom(STREAM_LIMIT)
     async with serving(nodes.credentials("miner")) as (port, _), party(port, nodes.credentials("alice")) as alice:

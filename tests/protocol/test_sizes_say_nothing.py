@@ -37,6 +37,7 @@ def lengths(federation: Stepped) -> Mapping[str, list[tuple[str, int]]]:
     return found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "protocol", ["peer", "exact", *(pytest.param(name, marks=pytest.mark.slow) for name in ("central", "masked"))]
 )

@@ -10,6 +10,7 @@ import verticil.api as vt
 from support.typed_studies import KEYS, STUDY, check_records, tables
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("model", ["central", "peer", "masked"])
 def test_dates_points_and_a_key_come_back_in_each_model(model: str, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY.format(model=model, keys=KEYS[model]))

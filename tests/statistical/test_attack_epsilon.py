@@ -213,6 +213,7 @@ def test_a_profile_that_is_not_charged_is_found(monkeypatch: pytest.MonkeyPatch)
 # ---- the bounds themselves
 
 
+@pytest.mark.whole
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """600 runs against a claim that is exactly true, at a confidence of .9: 60 or fewer false alarms are expected.
 

@@ -146,6 +146,7 @@ def two_sample_p(one: np.ndarray, two: np.ndarray) -> float:
     return float(stats.chi2_contingency(np.array(tables))[1])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sigma", [1.0, 3.7, 10.0])
 def test_inversion_and_rejection_draw_the_same(sigma):
     bits = Bits(seed=3)

@@ -82,6 +82,7 @@ def test_a_companion_that_depends_on_the_other_side():
     assert rejected([independence_p_value(table.reshape(2, 3, 2).sum(axis=0)) for table in observed])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("both", [False, True])
 def test_subsets(both):
     generator = np.random.default_rng(3)

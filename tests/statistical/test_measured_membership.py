@@ -124,10 +124,12 @@ class Silent:
     variance = staticmethod(discrete_gaussian.variance)
 
 
+@pytest.mark.whole
 def test_measured_bins_tell_no_more_of_a_far_value_than_the_epsilon() -> None:
     assert largest_bound(of_profiles(silent=False), RUNS) <= EPSILON
 
 
+@pytest.mark.whole
 def test_a_profile_without_noise_would_give_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiled_columns, "discrete_gaussian", Silent)
     assert largest_bound(of_profiles(silent=True), RUNS) > EPSILON

@@ -130,6 +130,7 @@ def test_local_parameters_do_not_vary(estimates, records):
         np.testing.assert_allclose(estimates[name][0], true[:, 0] / true.sum(axis=1), rtol=1e-12)
 
 
+@pytest.mark.whole
 def test_cross_parameters_are_centred_on_the_data(estimates, records):
     """The bias of a ratio is of the order of its variance: below 0.001 here."""
     for name in MODEL_1:

@@ -70,6 +70,7 @@ def reference(study: Study, columns: list[np.ndarray]) -> tuple[Floats, float]:
     return min((exact, apart), by_augmentation(counts, channels, score, sweeps=1500, seed=1), key=lambda each: each[1])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("score", "k", "epsilon", "n", "effects"),
     [
@@ -102,6 +103,7 @@ def test_the_posterior_is_the_exact_one(
     assert ours[FALSE_LINK].sum() == pytest.approx(exact[FALSE_LINK].sum(), abs=0.05 + apart)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("score", ["bdeu", "dirichlet"])
 def test_scores_of_families_see_a_collider_too(score: str) -> None:
     """Where columns are many: no link between the parents is bought to get out of their noise."""
@@ -139,6 +141,7 @@ def test_a_constant_column_says_nothing_and_two_columns_have_two_directions() ->
     assert found.sample.edge_probability[0, 1] == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.whole
 def test_where_nothing_is_left_of_the_records_the_prior_speaks() -> None:
     """At epsilon .01 a column of 500 people says nothing: each of the 25 graphs is as probable as the prior has it."""
     study = study_of(2, 0.01, "dirichlet", steps=500)

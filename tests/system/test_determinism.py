@@ -146,6 +146,7 @@ def trial(
     return make
 
 
+@pytest.mark.whole
 def test_same_secrets_same_artifacts_under_any_row_order(trial: Callable[[], Trial]) -> None:
     first = trial().run()
     assert set(first.artifacts()) == {0, 1, 2, 3, 4}
@@ -153,6 +154,7 @@ def test_same_secrets_same_artifacts_under_any_row_order(trial: Callable[[], Tri
     assert second.run().artifacts() == first.artifacts()
 
 
+@pytest.mark.whole
 def test_a_new_site_secret_changes_every_artifact(trial: Callable[[], Trial]) -> None:
     first = trial().run().artifacts()
     (second := trial()).site_seed = 2
@@ -160,6 +162,7 @@ def test_a_new_site_secret_changes_every_artifact(trial: Callable[[], Trial]) ->
     assert all(first[unit] != changed[unit] for unit in first)
 
 
+@pytest.mark.whole
 def test_a_new_linkage_key_leaves_every_records_value(trial: Callable[[], Trial]) -> None:
     first = trial().run()
     (second := trial()).linkage_seed = 2
@@ -170,6 +173,7 @@ def test_a_new_linkage_key_leaves_every_records_value(trial: Callable[[], Trial]
     assert first.values() == second.values()
 
 
+@pytest.mark.whole
 def test_a_renamed_study_variable_leaves_every_records_value(trial: Callable[[], Trial]) -> None:
     first = trial().run()
     second = trial()
@@ -180,6 +184,7 @@ def test_a_renamed_study_variable_leaves_every_records_value(trial: Callable[[],
     assert first.values() == second.values()
 
 
+@pytest.mark.whole
 def test_the_manifest_says_that_the_noise_comes_from_a_seed(
     tmp_path: Path, study_text: str, write_federation_tables: Callable[..., dict[str, Path]]
 ) -> None:

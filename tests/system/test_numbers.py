@@ -43,6 +43,7 @@ def exactly(text: str, path: Path) -> Path:
     return path
 
 
+@pytest.mark.whole
 def test_the_mean_income_of_a_year_is_near_with_the_study_drafted_from_the_year_before(tmp_path: Path) -> None:
     text = draft(halves(tmp_path, 2018), wording=Wording(means=True))
     tables = halves(tmp_path, 2019)

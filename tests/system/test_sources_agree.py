@@ -159,6 +159,7 @@ def test_a_release_does_depend_on_the_table(tmp_path: Path, of_csv: dict[str, by
     assert found["study.json"] == of_csv["study.json"]
 
 
+@pytest.mark.whole
 def test_a_database_that_cannot_be_read_for_a_while_changes_nothing(
     tmp_path: Path, of_csv: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

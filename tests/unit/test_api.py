@@ -114,6 +114,7 @@ def test_a_simulation_is_the_commands_release(made: Made) -> None:
     assert not path.exists()
 
 
+@pytest.mark.whole
 def test_verification_is_the_commands(made: Made) -> None:
     folder, ca = str(made.release.path), str(made.release.path.parent / "ca.crt")
     assert made.release.verify() == said(["release", "verify", folder, "--ca", ca, "--format", "json"])
@@ -234,6 +235,7 @@ def test_a_check_is_the_commands(made: Made) -> None:
         vt.study.read(made.study).check(n=0)
 
 
+@pytest.mark.whole
 def test_one_owner_of_the_whole_table_gets_the_commands_release_and_pays_once(made: Made, tmp_path: Path) -> None:
     whole = people(600)["clinic"].merge(people(600)["insurer"], on="id").drop(columns="id")
     whole.to_csv(tmp_path / "whole.csv", index=False)

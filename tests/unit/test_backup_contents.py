@@ -91,6 +91,7 @@ def run(inside: Inside, folder: Path, seed: int) -> str:
     return "restored"
 
 
+@pytest.mark.whole
 def test_every_change_inside_a_backup_ends_in_a_clear_error_or_a_restored_site(inside: Inside, tmp_path: Path) -> None:
     ends = {run(inside, tmp_path / str(seed), seed) for seed in range(60)}
     assert {"BACKUP_INVALID", "restored"} <= ends

@@ -538,6 +538,7 @@ impossible = [["yes", "x"], ["no", "z"]]
 )
 
 
+@pytest.mark.whole
 def test_combinations_declared_impossible_are_so_in_records_and_model(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(IMPOSSIBLE)
     frame = people()
@@ -635,6 +636,7 @@ def test_killed_at_any_durable_step_it_ends_as_if_nothing_had_been(tmp_path: Pat
 # ---- the command
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("quick")
 def test_the_command(clinic: Path) -> None:
     def run(*options: object) -> Any:

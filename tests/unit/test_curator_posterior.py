@@ -192,6 +192,7 @@ def ten_columns(folder: Path) -> tuple[Path, Path]:
     return folder / "people.csv", folder / "study.toml"
 
 
+@pytest.mark.whole
 def test_chains_cut_to_200_steps_are_marked_and_exit_6_where_it_is_asked_for(tmp_path: Path) -> None:
     table, study = ten_columns(tmp_path)
     out = tmp_path / "out"
@@ -255,6 +256,7 @@ def test_what_becomes_of_a_study(tmp_path: Path) -> None:
     assert owners_study(read_study(sampled), method="joint").posterior.data_sets == 3
 
 
+@pytest.mark.whole
 def test_missing_values_are_unknowns_and_no_record_has_one(tmp_path: Path) -> None:
     """In the records and every set, in the report's words, in posterior.json; and a network that has one does not verify."""
     table, _ = clinic(tmp_path)

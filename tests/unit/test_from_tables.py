@@ -21,6 +21,7 @@ def measured():
     return redrawn(empty(study()), truth(), np.random.default_rng(8))
 
 
+@pytest.mark.whole
 def test_what_was_measured_has_exact_intervals_and_what_is_implied_is_marked(measured) -> None:
     learned = learn_from_tables(measured, study())
     assert learned.joint is not None
@@ -83,6 +84,7 @@ def test_the_same_tables_give_the_same_release(measured) -> None:
         assert np.array_equal(a.standard_error, b.standard_error)
 
 
+@pytest.mark.whole
 def test_it_goes_on_in_the_estimate_and_in_the_search(measured) -> None:
     kept: dict[str, Checkpoint] = {}
 

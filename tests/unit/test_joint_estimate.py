@@ -108,6 +108,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("with_network", "stops"), [(False, (4, 30)), pytest.param(True, (3, 90), marks=pytest.mark.whole)]
 )
@@ -192,6 +193,7 @@ def test_a_compound_is_one_unit_of_several_variables() -> None:
     assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.04
 
 
+@pytest.mark.whole
 def test_a_named_table_of_three_mends_parity() -> None:
     """Three fair coins, the third of which is whether the first two differ: pairs tell nothing. Epsilon 1, delta 1e-9."""
     rng = np.random.default_rng(1)

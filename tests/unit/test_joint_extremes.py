@@ -98,6 +98,7 @@ def test_two_columns_of_two_categories(epsilon: float | None, sigma: float) -> N
     assert distance(checked(found, 5_000), columns, (2, 2)) < 0.06
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sigma", [0.0, 20.0])
 def test_a_column_of_a_thousand_categories(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside two small ones, 5 people a category: the small ones' table is near, and the wide one's shares are of the people."""
@@ -147,6 +148,7 @@ def test_noise_of_a_thousand_times_the_counts(public: bool) -> None:
         assert np.abs(shares - alone).sum() / 2 < 0.05
 
 
+@pytest.mark.whole
 def test_a_checkpoint_of_the_estimator_before_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

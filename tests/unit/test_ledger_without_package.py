@@ -114,6 +114,7 @@ def later(folder: Path, *, package: str) -> dict[str, object]:
     return answer
 
 
+@pytest.mark.whole
 def test_a_ledger_opens_without_the_package_and_what_was_charged_counts(charged: Path) -> None:
     cost, seen = cost_of(TRAINING), later(charged, package="without")
     assert seen["before"] == [cost.epsilon, cost.delta]

@@ -295,6 +295,7 @@ def test_a_server_gets_what_was_read_and_no_text_of_the_file() -> None:
     )
 
 
+@pytest.mark.whole
 @pytest.mark.machine
 def test_a_postgresql_server_sums_up_and_chooses_rows_itself(
     postgresql: PostgreSQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -116,6 +116,7 @@ def test_fine_counts_with_sums_are_the_least_squares_of_both() -> None:
     assert sum_runs(sum_runs(counts, runs[0], 0), runs[1], 1).sum() == pytest.approx(counts.sum())
 
 
+@pytest.mark.whole
 def test_smooth_steps_and_two_resolutions_bring_tables_nearer() -> None:
     """Five seeds. The distance in parts of that without the order was .73 with smooth steps at noise 25 (standard error .03), and
     .63 with both at noise 15 (.03): the bounds are at least four standard errors away."""

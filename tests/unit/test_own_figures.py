@@ -170,6 +170,7 @@ def demonstration(learned: Callable[..., Learned]) -> Learned:
     return learned()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "scheme", [pytest.param(name, marks=() if name in QUICK else pytest.mark.whole) for name in SCHEMES]
 )
@@ -187,6 +188,7 @@ def test_honest_releases_pass_under_every_scheme(
     assert [made.refusal(folder, party) for party in made.study.parties] == ["", "", ""]
 
 
+@pytest.mark.whole
 def test_a_joint_model_with_other_columns_than_those_sent_is_refused_by_their_owner(
     demonstration: Learned, tmp_path: Path
 ) -> None:

@@ -302,6 +302,7 @@ def test_no_page_holds_the_key(tmp_path: Path, release_study: Study) -> None:
     assert "key" not in repr(Officer(name="lena", key=ApproverKey.load(tmp_path / "site" / "approvers" / "lena.key")))
 
 
+@pytest.mark.whole
 def test_the_packages_of_pages_are_imported_only_where_a_page_is_served() -> None:
     code = (
         "import sys; import verticil.party.daemon, verticil.cli.main, verticil.cli.party, verticil.cli.miner;"

@@ -42,6 +42,7 @@ def learned(d: int, epsilon: float, *, n: int = 1000, constant: bool = False) ->
     return study, found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("d", [pytest.param(2, marks=pytest.mark.whole), pytest.param(3, marks=pytest.mark.whole), 6])
 def test_the_prior_speaks_where_the_likelihood_is_flat_and_only_there(d: int) -> None:
     study, flat = learned(d, 0.01)

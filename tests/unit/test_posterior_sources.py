@@ -133,6 +133,7 @@ def test_constraints_hold_in_every_graph() -> None:
     assert all(max(map(len, network.dag.parents)) <= 1 for network in found.networks)
 
 
+@pytest.mark.whole
 def test_noisy_tables_have_a_posterior_that_goes_on() -> None:
     """Graphs by replicates of the joint model, mixed; a run that goes on within the third leaves the same."""
     study = dataclasses.replace(noisy_study(method="posterior", score="bdeu", minimum_strength=None), posterior=RULE)
@@ -216,6 +217,7 @@ def test_a_band_holds_whole_tables() -> None:
     assert abs(inside - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 400)
 
 
+@pytest.mark.whole
 def test_a_few_mixed_graphs_taken_evenly_are_by_every_replicate() -> None:
     """By five of ten scores v0 and v1 are linked, by five they are not: of 200 networks about half are, of five sets some.
 
@@ -243,6 +245,7 @@ def test_a_few_mixed_graphs_taken_evenly_are_by_every_replicate() -> None:
     assert 0 < sum(frozenset((0, 1)) in map(frozenset, dag.edges()) for dag in chosen_graphs(sample, 5)) < 5
 
 
+@pytest.mark.whole
 def test_statistics_by_name() -> None:
     labels = study_of().schema[0].labels
     asked = (("mle", "v0", labels[2], "v1", labels[1]), ("chi-square", "v1", "v3"), ("linear", "v0", "v1"))
@@ -263,6 +266,7 @@ def test_statistics_by_name() -> None:
         statistic(("median", "v0"), study.schema, None)
 
 
+@pytest.mark.whole
 def test_statistics_of_columns_that_follow() -> None:
     """Of the same records: what follows from v0 is there as often as v0 has it, and has numbers where it has bins."""
     follows = Function(

@@ -253,6 +253,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[pd.DataFrame, Sy
     return frame, made, folder
 
 
+@pytest.mark.whole
 def test_a_table_becomes_codes_of_the_bins_that_are_measured(
     released: tuple[pd.DataFrame, Synthesized, Path],
 ) -> None:
@@ -340,6 +341,7 @@ def test_a_profile_that_noise_hides_and_people_outside_the_bounds_are_said() -> 
     )
 
 
+@pytest.mark.whole
 def test_the_same_table_again_costs_nothing_and_has_the_same_bins(
     released: tuple[pd.DataFrame, Synthesized, Path],
 ) -> None:

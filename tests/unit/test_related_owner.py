@@ -55,6 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Synthesized]:
     return folder, run(folder, "made")
 
 
+@pytest.mark.whole
 def test_the_release_has_people_and_visits(made: tuple[Path, Synthesized]) -> None:
     folder, found = made
     release = vt.load(folder / "made/release", ca=folder / "made/ca.crt")
@@ -101,6 +102,7 @@ def test_rows_transitions_and_gaps_are_near_those_of_the_people(made: tuple[Path
     assert figures.gaps[1][-3:].sum() < 0.05  # gaps are below 40 days
 
 
+@pytest.mark.whole
 def test_everything_costs_a_person_once(made: tuple[Path, Synthesized]) -> None:
     folder, found = made
     assert found.spending.cost.epsilon == EPSILON
@@ -213,6 +215,7 @@ def test_a_table_without_the_id_and_one_file_for_two_tables_are_refused(
         run(folder, "records.csv")
 
 
+@pytest.mark.whole
 def test_the_command_takes_tables_by_name(made: tuple[Path, Synthesized], tmp_path: Path) -> None:
     folder, _ = made
     arguments = ["synthesize", str(folder / "people.csv"), "--study", str(folder / "study.toml"), "--id", "pid"]

@@ -167,6 +167,7 @@ def all_dags(d: int, k: int) -> list[Dag]:
     return found
 
 
+@pytest.mark.whole
 def test_hill_climbing_equals_the_best_of_all_543_networks_on_most_samples():
     """On all of these 40 samples; climbing that stops at the first loss reaches 35."""
     dags = all_dags(4, 3)

@@ -76,6 +76,7 @@ def test_the_mode_under_a_prior_gives_impossible_combinations_nothing(epsilon, c
     assert fitted.sum() == pytest.approx(5000)
 
 
+@pytest.mark.whole
 def test_known_zeros_bring_an_estimate_nearer_to_the_truth() -> None:
     """The mean distance of 40 estimates; were they as far apart as independent ones, the sign of none would be certain."""
     design = family_design(units_of(1.0), STATES, (0, 1, 2))
@@ -127,6 +128,7 @@ def test_parameters_and_their_intervals(epsilon, prior_count) -> None:
     assert off.max() < 5  # of 10 free cells: once in a million
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("noise", [0.0, pytest.param(30.0, marks=pytest.mark.slow)])
 def test_standard_errors_are_those_of_many_repetitions(noise: float) -> None:
     """The ratio of the mean variance to the variance of 1,500 estimates is within 6 of its own errors, sqrt(2 / 1500)."""

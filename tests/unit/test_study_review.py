@@ -350,6 +350,7 @@ def test_categories_are_not_the_tables_when_it_has_a_value_that_none_is_for(tmp_
     assert any("'smoker' 1" in words for words in found.warnings)
 
 
+@pytest.mark.whole
 def test_a_delta_of_more_than_a_hundredth_of_one_in_the_number_of_people_is_said(tmp_path: Path) -> None:
     own = vt.study.Study(text=text_of()).with_variable("age", from_="public").with_variable("smoker", from_="public")
     for place, delta, is_said in (("a", 0.01 / N, False), ("b", 0.0101 / N, True)):

@@ -169,6 +169,7 @@ def test_a_workbook_with_macros_is_read_as_its_cells(tmp_path: Path) -> None:
     assert [column.name for column in profile_table("owner", tmp_path / "t.xlsm").columns] == list(NAMES)
 
 
+@pytest.mark.whole
 def test_a_stata_file_of_too_many_columns_is_refused_by_them(tmp_path: Path) -> None:
     import pyreadstat
 

@@ -134,6 +134,7 @@ def test_a_miner_draws_both_sets_once_and_reads_them_back(tmp_path: Path) -> Non
     assert read_tables(alone.noisy.path, plain, N, alone.noisy.binding, noisy=True).coarse is None
 
 
+@pytest.mark.whole
 def test_the_model_is_fitted_to_randomized_columns_in_runs_too(tmp_path: Path) -> None:
     study = study_in()
     noise = noise_in(tmp_path, study)

@@ -54,6 +54,7 @@ def noise_on(model: JointModel, seed: int, sigma: float = SIGMA) -> NoisyTables:
     return dataclasses.replace(none, tables=tuple(tables))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sigma", [SIGMA / 4, SIGMA, 4 * SIGMA])
 def test_both_distances_are_near_those_of_the_people(sigma: float) -> None:
     """People and noise are fixed. The people are drawn, so they are not as the distribution that they come from."""
@@ -136,6 +137,7 @@ def test_a_document_comes_back_and_a_strange_one_is_nothing() -> None:
         assert read_worth(strange) is None
 
 
+@pytest.mark.whole
 def test_the_sentence_ends_a_run_and_stands_on_the_first_screen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ def test_privbayes_scores_the_survey_itself_as_perfect() -> None:
     assert same.k_marginal == 1_000
 
 
+@pytest.mark.whole
 def test_kipps_measures_what_needs_no_torch(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
