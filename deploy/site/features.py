@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tokenize
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ _FOLDERS: Final = {
     "faults": "Processes, networks and disks disturbed",
     "mutation": "Planted faults",
 }
+_BEFORE: Final = (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL)
+"""Kinds of tokens that may stand before a docstring."""
 
 
 def features() -> dict[str, list[tuple[str, str]]]:
@@ -31,7 +34,9 @@ def features() -> dict[str, list[tuple[str, str]]]:
 
 
 def _first_paragraph(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    with tokenize.open(path) as file:  # the first words alone: to parse whole files takes seconds
+        first = next(token for token in tokenize.generate_tokens(file.readline) if token.type not in _BEFORE)
+    text = ast.literal_eval(first.string) if first.type == tokenize.STRING else ""
     return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
 
 
