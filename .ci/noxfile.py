@@ -74,9 +74,10 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def whole(session: nox.Session) -> None:
-    """The second type checker, and the tests that take longest."""
+    """The second type checker, the types of the benches, and the tests that take longest."""
     session.chdir(ROOT)
     session.run("pyright")
+    session.run("mypy", "--config-file", "tests/bench/mypy.ini")
     session.run("pytest", "-n", "3", "--dist", "worksteal", "-m", "whole and not slow")
 
 

@@ -129,10 +129,10 @@ def fidelity(real: CodedTable, other: CodedTable) -> Iterator[Row]:
     ours = coefficients((real, other), target, least=LEAST)
     most = int(np.bincount(real.codes[target]).argmax())
     reference = [_logit(frame, of.names, most) for frame, of in zip(frames, ours, strict=True)]
-    for which, mine, fitted in zip(("real", "other"), ours, reference, strict=True):
-        furthest = float(np.abs(mine.values - fitted.params).max())
+    for which, own, fitted in zip(("real", "other"), ours, reference, strict=True):
+        furthest = float(np.abs(own.values - fitted.params).max())
         yield f"coefficients, {which}, largest difference", 0.0, furthest, "statsmodels Logit", ""
-        furthest = float(np.abs(mine.errors - fitted.bse).max())
+        furthest = float(np.abs(own.errors - fitted.bse).max())
         yield f"standard errors, {which}, largest difference", 0.0, furthest, "statsmodels Logit", ""
     (l1, u1), (l2, u2) = (fitted.conf_int().T for fitted in reference)
     held = agreement(*ours)

@@ -107,7 +107,7 @@ def watched(run: Callable[[], JointEstimate], truth: Truth) -> Path:
 
     def fit(*args: Any, **named: Any) -> Fit:
         found = original_fit(*args, **named)
-        if named["size"].fits <= estimate._SIDE.fits:  # of the guard, which publishes nothing
+        if named["size"].fits <= TUNING.of_parts.fits:  # of the guard, which publishes nothing
             return found
         layout: Layout = args[0][0].layout
         distances: list[float] = []

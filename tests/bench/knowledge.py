@@ -170,7 +170,7 @@ def ma2019() -> tuple[Data, Study, Knowledge]:
 
     variables = tuple(with_bins(v, BINS[v.name]) if v.name in BINS else v for v in study.schema.variables)
     study = dataclasses.replace(study, schema=Schema(variables=variables))
-    data = joint_data.study_data(study, joint_data._texts(joint_data.TESTS / "data" / "ma2019.csv.gz"))
+    data = joint_data.study_data(study, joint_data.read_texts(joint_data.TESTS / "data" / "ma2019.csv.gz"))
     ages = data.schema[data.schema.index("AGEP")].labels
     stated: list[tuple[Given, Given]] = []
     for name, age in EXACTLY_BELOW.items():
@@ -256,7 +256,7 @@ def of_study(data: Data, like: Study, epsilons: Epsilons, seed: int, stated: Kno
     )
     found = learn([c.astype(v.code_dtype) for c, v in zip(own.columns, own.schema.variables, strict=True)], study)
     codes, _ = records_of(found, study)
-    told = "" if found.joint is None else f"joint {found.joint.share:.2f}"
+    told = "" if found.joint is None else f"joint {found.joint.alpha:.2f}"
     if stated is None:
         return [np.asarray(column, np.uint16) for column in codes], told
     broken = int((~support(stated, own.schema).holds(codes)).sum())

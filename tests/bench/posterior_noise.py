@@ -37,6 +37,7 @@ from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.numerics.joint.estimate import estimate
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.study.document import PosteriorRule, ReleaseRule
+from verticil.shared.study.related_tables import Possible
 
 N_STATES = (2, 3, 2, 2, 3, 2)
 PEOPLE, DELTA, D = 5_000, 1e-6, len(N_STATES)
@@ -101,8 +102,14 @@ def main() -> None:
             tables.append(MeasuredTable(units=pair, counts=table + noise, sigma=sigma))
         measured = NoisyTables(n_states=N_STATES, units=units, tables=tuple(tables), n_records=PEOPLE)
         found = estimate(measured, seed=number)
-        models = list(
-            from_tables._replicates(found, measured, seed=number, check=lambda: None, progress=lambda _: None)
+        models, _ = from_tables._replicates(
+            found,
+            measured,
+            Possible(study, study.support()),
+            (),
+            seed=number,
+            check=lambda: None,
+            progress=lambda _: None,
         )
         own, *again = [ModelTables(model, PEOPLE, study.schema.names) for model in (found.model, *models)]
         pairs = noisy_pair_scores(measured)

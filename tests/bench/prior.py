@@ -190,10 +190,10 @@ def main() -> None:
     places = list(itertools.product(LEVELS, PARENTS))
     print(f"{'':20}" + "".join(f"{'none' if e is None else f'{e:g}'}/{k}".rjust(12) for e, k in places))
     for label in (*FITS, *CUTS):
-        figures = [results[level, most, label] for level, most in places]
+        of_places = [results[level, most, label] for level, most in places]
         shown = [
             f"{math.exp(statistics.fmean(x for x, _ in each)):.2f} {statistics.fmean(y for _, y in each):+.2f}"
-            for each in figures
+            for each in of_places
         ]
         print(f"{label:20}" + "".join(one.rjust(12) for one in shown))
 
