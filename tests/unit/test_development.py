@@ -40,7 +40,7 @@ def test_nox_does_what_the_ci_does() -> None:
 
 
 def test_what_takes_longest_runs_where_it_is_asked_for_and_nothing_else_is_added() -> None:
-    """`--whole` takes one marker out of those that the default run leaves out; pyright runs there only, and the benches' types."""
+    """`--whole` takes one marker out of those that the default run leaves out; pyright and the benches alone are there."""
     checker, benches, (*_, option, markers) = words_of("whole")
     assert (checker, option, markers) == (("pyright",), "-m", "whole and not slow")
     assert RUN.count(f"\n  {' '.join(benches)} || ") == 1
