@@ -44,7 +44,7 @@ def test_what_takes_longest_runs_where_it_is_asked_for_and_nothing_else_is_added
     checker, benches, (*_, option, markers) = words_of("whole")
     assert (checker, option, markers) == (("pyright",), "-m", "whole and not slow")
     assert RUN.count(f"\n  {' '.join(benches)} || ") == 1
-    only = RUN[RUN.index('if [ -n "$whole" ]; then\n  echo "== pyright"') :]
+    only = RUN[RUN.index('if [ -n "$whole" ]; then\n  echo "== pyright, and mypy of the benches"') :]
     assert "pyright" in only[: only.index("\nfi\n")]
     assert RUN.count("\n  pyright || ") == 1
     assert "${left_out/not whole and /}" in RUN
