@@ -158,6 +158,7 @@ def test_one_event_names_both_sets_and_costs_what_the_study_says(
     assert event.coarse_sigma is not None
     both[DiscreteGaussianLoss(sigma=event.coarse_sigma)] += 6
     assert delta_at(both, 3.0) <= 1e-9 < delta_at(both, 2.95)
+    assert cost_of(dataclasses.replace(event, coarse_sigma=event.coarse_sigma / 1.5)).epsilon > 3.1
     with pytest.raises(ValueError, match="without its noise"):
         dataclasses.replace(event, coarse_sigma=None)
 
