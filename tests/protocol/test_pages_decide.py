@@ -29,7 +29,6 @@ async def publishing(tmp_path, pki):
     await made.stop_miner()
 
 
-@pytest.mark.whole
 async def test_a_release_that_is_countersigned_in_a_page_is_published_as_one_by_a_command(publishing) -> None:
     digest = await publishing.submit(GIVEN + ALL)
     publishing.start()

@@ -37,7 +37,6 @@ def lengths(federation: Stepped) -> Mapping[str, list[tuple[str, int]]]:
     return found
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     "protocol", ["peer", "exact", *(pytest.param(name, marks=pytest.mark.slow) for name in ("central", "masked"))]
 )

@@ -538,7 +538,6 @@ impossible = [["yes", "x"], ["no", "z"]]
 )
 
 
-@pytest.mark.whole
 def test_combinations_declared_impossible_are_so_in_records_and_model(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(IMPOSSIBLE)
     frame = people()

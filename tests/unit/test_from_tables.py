@@ -84,7 +84,6 @@ def test_the_same_tables_give_the_same_release(measured) -> None:
         assert np.array_equal(a.standard_error, b.standard_error)
 
 
-@pytest.mark.whole
 def test_it_goes_on_in_the_estimate_and_in_the_search(measured) -> None:
     kept: dict[str, Checkpoint] = {}
 

@@ -108,7 +108,6 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     ("with_network", "stops"), [(False, (4, 30)), pytest.param(True, (3, 90), marks=pytest.mark.whole)]
 )

@@ -272,7 +272,6 @@ def test_randomized_records_of_the_true_people_are_at_the_goal() -> None:
     assert np.mean(wrong) > 1.5
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("dense", [False, pytest.param(True, marks=pytest.mark.whole)])
 def test_tables_are_shrunk_where_few_pairs_hang_together(dense: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns in pairs, or all of two classes of people; four noises each.

@@ -49,7 +49,6 @@ def learned(columns: list[np.ndarray], made: Study) -> LearnResult:
     return learn([column.astype(np.uint8) for column in released], made)
 
 
-@pytest.mark.whole
 def test_an_estimate_of_columns_goes_on_where_it_was_stopped() -> None:
     made = dataclasses.replace(given(2.0), release=ReleaseRule(sample_from="joint", seed=1))
     kept: list[Checkpoint] = []

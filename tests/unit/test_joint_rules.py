@@ -115,7 +115,6 @@ def test_privbayes_in_noisy_tables() -> None:
     check(found, made)
 
 
-@pytest.mark.whole
 def test_a_joint_model_that_does_not_keep_the_rules_is_no_model_of_the_study() -> None:
     made = known_study()
     assert joint_fault(made, truth()) != ""

@@ -64,7 +64,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "_COMPONENT_CELLS", 400 * (D * K + 26))
 
 
-@pytest.mark.whole
 @pytest.mark.usefixtures("small")
 def test_fewer_records_than_cells_are_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = _tables()

@@ -84,7 +84,6 @@ def test_what_is_out_of_range_has_no_loss(values):
         SampledGaussianLoss(**{"sigma": 1.0, "rate": 0.5, **values})
 
 
-@pytest.mark.whole
 def test_the_noise_for_an_epsilon_is_enough_and_hardly_more():
     event = training_for(3.0, 1e-9, steps=200, rate=0.02, tables=13)
     assert (cost_of(event).epsilon, cost_of(event).delta) == (3.0, 1e-9)
