@@ -70,7 +70,6 @@ def reference(study: Study, columns: list[np.ndarray]) -> tuple[Floats, float]:
     return min((exact, apart), by_augmentation(counts, channels, score, sweeps=1500, seed=1), key=lambda each: each[1])
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     ("score", "k", "epsilon", "n", "effects"),
     [
@@ -103,7 +102,6 @@ def test_the_posterior_is_the_exact_one(
     assert ours[FALSE_LINK].sum() == pytest.approx(exact[FALSE_LINK].sum(), abs=0.05 + apart)
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("score", ["bdeu", "dirichlet"])
 def test_scores_of_families_see_a_collider_too(score: str) -> None:
     """Where columns are many: no link between the parents is bought to get out of their noise."""

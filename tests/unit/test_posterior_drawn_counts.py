@@ -70,7 +70,6 @@ def gibbs(counts: Floats, channel: Floats, sweeps: int, seed: int) -> Floats:
     return np.array(found)
 
 
-@pytest.mark.whole
 def test_probabilities_are_those_given_all_released_columns() -> None:
     """Mean and spread of P(v2 | v1) are those of an independent sampler; drawn family by family, v0 tells nothing of v1.
 

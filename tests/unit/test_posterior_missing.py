@@ -98,7 +98,6 @@ def shares_of(found: CompletedSample, graphs: NDArray[np.uint64]) -> Floats:
     return np.array([known.get(tuple(g), 0) for g in graphs.tolist()]) / found.sample.n_draws
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("score", [pytest.param("bdeu", marks=pytest.mark.slow), "dirichlet"])
 def test_graphs_and_cells_have_the_posterior_given_the_known_cells(
     score: LocalScore, monkeypatch: pytest.MonkeyPatch
@@ -253,7 +252,6 @@ def test_networks_of_records_with_missing_values() -> None:
     assert abs((known == 1).mean() - truth) > 4 * error[1]
 
 
-@pytest.mark.whole
 def test_the_same_study_gives_the_same_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     tune(monkeypatch, room, block_looks=2**20)
     study, (_, seen) = study_of(dataclasses.replace(RULE, steps=400)), people(500)

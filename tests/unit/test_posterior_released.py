@@ -64,7 +64,6 @@ def test_released_records_are_shared_out_as_the_true_ones_are_probable() -> None
     assert (np.abs(total / 2000 - mean) <= 5 * np.sqrt(variance / 2000)).all()
 
 
-@pytest.mark.whole
 def test_graphs_have_their_probability_and_a_run_that_goes_on_leaves_the_same() -> None:
     made, chains = problem(), ReleasedChains(steps=2000)
     state = chains.start(made, 1)

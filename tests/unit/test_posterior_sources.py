@@ -97,7 +97,6 @@ def test_networks_and_bands_of_a_sample(epsilon, source) -> None:
         assert pair.estimate == pytest.approx(network_pair(result.network, pair.first, pair.second), abs=0.05)
 
 
-@pytest.mark.whole
 def test_the_same_study_gives_the_same_posterior_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the whole has two processors, and what goes on one."""
     monkeypatch.setattr("verticil.miner.learning.posterior.graphs.processors", lambda: 2)
@@ -217,7 +216,6 @@ def test_a_band_holds_whole_tables() -> None:
     assert abs(inside - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 400)
 
 
-@pytest.mark.whole
 def test_a_few_mixed_graphs_taken_evenly_are_by_every_replicate() -> None:
     """By five of ten scores v0 and v1 are linked, by five they are not: of 200 networks about half are, of five sets some.
 
