@@ -9,6 +9,7 @@ from scipy import stats
 from support.released_posterior import by_augmentation, graphs
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.posterior.local_scores import bdeu_score
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.numerics.posterior.prior import StructurePrior
 from verticil.shared.numerics.posterior.released import Released, ReleasedChains, can_be_unblinded, released_counts
@@ -87,6 +88,24 @@ def test_graphs_have_their_probability_and_a_run_that_goes_on_leaves_the_same() 
         chains.resume(problem(COUNTS + np.eye(2, dtype=int)), chains.checkpoint(middle))
     with pytest.raises(ValueError, match="the checkpoint lacks true"):
         chains.resume(made, {name: each for name, each in chains.checkpoint(middle).items() if name != "true"})
+
+
+def test_the_true_counts_are_those_that_their_graph_was_drawn_with() -> None:
+    """The weight of a graph is the score of its families in the true counts, so counts of another draw have another one."""
+    chains = ReleasedChains(steps=400)
+    state = chains.start(problem(), 1)
+    while chains.progress(state) < 1:
+        state = chains.step(state)
+    drawn = chains.result(state)
+    weights = drawn.sample.log_weight[drawn.draws]
+    for place, weight, true in zip(drawn.draws, weights, drawn.true, strict=True):
+        score = 0.0
+        for v, mask in enumerate(drawn.sample.parents[place].tolist()):
+            members = [u for u in range(3) if mask >> u & 1 or u == v]
+            family = true.sum(axis=tuple(u for u in range(3) if u not in members))
+            score += bdeu_score(np.moveaxis(family, members.index(v), -1).reshape(-1, 2).astype(np.float64))
+        assert weight == pytest.approx(score, rel=1e-12)
+    assert len(set(weights.tolist())) > 100
 
 
 def test_which_columns_are_sampled_with_their_true_counts() -> None:
