@@ -256,7 +256,6 @@ def test_what_becomes_of_a_study(tmp_path: Path) -> None:
     assert owners_study(read_study(sampled), method="joint").posterior.data_sets == 3
 
 
-@pytest.mark.whole
 def test_missing_values_are_unknowns_and_no_record_has_one(tmp_path: Path) -> None:
     """In the records and every set, in the report's words, in posterior.json; and a network that has one does not verify."""
     table, _ = clinic(tmp_path)

@@ -128,7 +128,6 @@ def test_parameters_and_their_intervals(epsilon, prior_count) -> None:
     assert off.max() < 5  # of 10 free cells: once in a million
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("noise", [0.0, pytest.param(30.0, marks=pytest.mark.slow)])
 def test_standard_errors_are_those_of_many_repetitions(noise: float) -> None:
     """The ratio of the mean variance to the variance of 1,500 estimates is within 6 of its own errors, sqrt(2 / 1500)."""
