@@ -169,7 +169,7 @@ def test_numbers_of_one_family_that_lie_among_the_others_are_no_codes(tmp_path: 
 
 
 def test_a_zero_with_a_sign_is_a_zero(tmp_path: Path) -> None:
-    values = ["-0.0" if PARTS[place] < 0.4 else f"{HEIGHTS[place] - 50:.1f}" for place in range(N)]
+    values = ["-0.0" if PARTS[place] < 0.4 else f"{HEIGHTS[place] + 50:.1f}" for place in range(N)]
     column, _ = profile_of(tmp_path, values)
     assert [str(point) for point in column.points] == ["0.0"]
 
