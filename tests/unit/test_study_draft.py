@@ -187,7 +187,7 @@ def test_bad_tables_are_refused(tmp_path: Path):
             draft({f"p{i}": tmp_path / name for i, name in enumerate(names)}, today=TODAY)
         assert caught.value.code == code
         assert "secret" not in str(caught.value)
-    with pytest.raises(DataFault, match="one.csv: column 'id' repeats in 1 of 2 rows"):
+    with pytest.raises(DataFault, match=r"one\.csv: column 'id' repeats in 1 of 2 rows"):
         draft({"p": tmp_path / "one.csv"}, wording=Wording(id_column="id"), today=TODAY)
 
 
