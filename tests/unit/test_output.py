@@ -88,7 +88,6 @@ def test_a_terminal_without_the_letters_gets_their_numbers(tmp_path: Path, form:
         assert "ü.toml" in json.loads(done.stdout)["error"]["message"]
 
 
-@pytest.mark.whole
 def test_a_draft_is_printed_on_a_terminal_without_its_letters(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("größe\n" + "groß\nklein\n" * 20, encoding="utf-8")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
