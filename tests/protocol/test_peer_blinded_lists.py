@@ -23,13 +23,14 @@ from support import peer_session as session
 from verticil.party.dataset import blinding
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey, tokens_of
 from verticil.party.operator import reports
-from verticil.party.protocol.with_peers import blinded_lists
+from verticil.party.protocol.with_peers import artifact_store, blinded_lists, pseudonym_lists, ring
 from verticil.party.protocol.with_peers.artifact_store import Kind
 from verticil.party.protocol.with_peers.pseudonym_lists import accepted_rows
 from verticil.party.protocol.with_peers.publication import release_folder
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body
 from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport import fetch
 from verticil.shared.federation.transport.fetch import fetch_bytes, send_parts
 from verticil.shared.storage import durable
 from verticil.shared.study.canonical import from_bytes
@@ -539,6 +540,10 @@ class Killed(BaseException):
     """A process that ends here."""
 
 
+WRITERS = {module.__name__ for module in (artifact_store, blinded_lists, blinding, fetch, pseudonym_lists, ring)}
+"""Names of the modules that write what an alignment keeps."""
+
+
 @pytest.mark.slow
 async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes_durable(make, published):
     """All die at each kind of step of the alignment once, right before or right after it, and begin anew from the disk."""
@@ -551,7 +556,7 @@ async def test_feature_11_dh_psi_between_peers_killed_at_everything_that_becomes
         frame, where = sys._getframe(1), ""
         while frame is not None:
             module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-            if module.endswith(("peer.ring", "dataset.blinding", "transport.fetch", "peer.artifact_store")):
+            if module in WRITERS:
                 where = f"{where} {name}"
             frame = frame.f_back
         own = "linkage" in step.path.parts

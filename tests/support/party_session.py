@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
 from support import PATIENCE_SECONDS, daemons
 from support.daemons import IdleLearning
 from verticil.miner.config import ServiceLimits

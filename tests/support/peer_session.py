@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator import peer_commands
 from verticil.party.policy.ledger import Ledger

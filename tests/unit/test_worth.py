@@ -54,7 +54,6 @@ def noise_on(model: JointModel, seed: int, sigma: float = SIGMA) -> NoisyTables:
     return dataclasses.replace(none, tables=tuple(tables))
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("sigma", [SIGMA / 4, SIGMA, 4 * SIGMA])
 def test_both_distances_are_near_those_of_the_people(sigma: float) -> None:
     """People and noise are fixed. The people are drawn, so they are not as the distribution that they come from."""
