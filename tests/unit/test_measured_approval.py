@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime as dt
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.set_back import SetBack
+from verticil.party.audit.log import AuditLog, Event
 from verticil.party.config import load_party
 from verticil.party.policy.approval_checks import AUTOMATIC, content_of
 from verticil.party.protocol.central.study import CentralStudy
@@ -81,6 +83,36 @@ def approved(site: Site, study: Study) -> Approval:
     if record.approval is None:
         assert site.voting.approve(record, AUTOMATIC, NOW).complete
     return parse_approval(site.state.study(record.digest).approval or b"")
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_a_site_that_is_killed_while_profiles_are_charged_opens_again_and_has_the_charge(
+    tmp_path: Path, lines: int
+) -> None:
+    """In a masked study both readers' lines are one transaction: in the log, and not in the database of who dies then."""
+    federation = SetBack(tmp_path, "masked", TABLES, numbers=True)
+    study, config = federation.study(), load_party(federation.clinic / "party.toml")
+    with Site.open(config) as site:
+        record, own = record_of(site, study), approved(site, study).declared_in(study)
+    if (child := os.fork()) == 0:
+        with Site.open(config) as site, pytest.MonkeyPatch.context() as patched:
+            tell, told = AuditLog.record, list[object]()
+
+            def killed(log: AuditLog, event: Event, at: dt.datetime) -> None:
+                tell(log, event, at)
+                told.append(event)
+                if len(told) == lines:
+                    os._exit(9)
+
+            patched.setattr(AuditLog, "record", killed)
+            charge_profiles(site, record, own, NOW)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    with Site.open(config) as site:  # not LEDGER_OLDER: nothing had left
+        assert len(site.ledger.rows()) == lines
+        charge_profiles(site, record, own, NOW)
+        assert len(site.ledger.rows()) == 2
+        site.ledger.check_rows()
 
 
 def of_insurer(study: Study) -> Approval:

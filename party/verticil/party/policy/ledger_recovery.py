@@ -43,7 +43,8 @@ from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.storage.database import disk_fault
 
 ROUND: Final = "round"
-"""In a line: the transcript of the round of a masked study, all of whose charges are one transaction."""
+"""In a line: what all lines of its transaction have in common, whoever they name as the recipient: a word, or the transcript of
+the round of a masked study."""
 NO_DATA: Final = bytes(32)
 """In place of a fingerprint, where it is not known any more of what data something was."""
 OLDER_HINT: Final = "restore the newest backup; only if there is none: verticil party run --accept-older"

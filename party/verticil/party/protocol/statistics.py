@@ -16,7 +16,7 @@ from typing import Final
 from verticil.party.audit.log import What
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.local_dataset import origins
-from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
 from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.site import Site
@@ -112,7 +112,7 @@ def charge_profiles(site: Site, record: StudyRecord, study: Study, at: dt.dateti
             if site.ledger.holds(column_draw):
                 continue
             charge = site.ledger.record_shared(column_draw, policy=site.config.policy, **send)
-            row = make_audit_fields(column_draw, unit=None, charge=charge)
+            row = make_audit_fields(column_draw, unit=None, charge=charge) | {ROUND: "profiles"}
             site.audit.record(line_of(What.SHARED, column_draw, charge, row, detail="profiles of numbers", **send), at)
 
 
