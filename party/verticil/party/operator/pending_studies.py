@@ -227,9 +227,8 @@ def _has_ended(record: StudyRecord) -> bool:
 
 
 def _cost_is_ahead(site: Site, record: StudyRecord) -> bool:
-    if _has_ended(record) or record.revocation_sent is not None:
-        return False
-    return all(row.study_digest != record.digest.hex() for row in site.ledger.rows())
+    is_over = _has_ended(record) or record.revocation_sent is not None
+    return not is_over and not site.ledger.has_charged(record.digest)
 
 
 def pending(site: Site, record: StudyRecord, now: dt.datetime) -> PendingStudy:

@@ -202,6 +202,10 @@ class Ledger(LedgerDraws):
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit IS NULL AND kind = ? LIMIT 1"
         return self._database.has(query, (study_digest, kind_of(event).name))
 
+    def has_charged(self, study_digest: bytes) -> bool:
+        """Return whether there is a row of a study."""
+        return self._database.has("SELECT 1 FROM ledger WHERE study_digest = ? LIMIT 1", (study_digest,))
+
     def has_row(self, study_digest: bytes, variables: Sequence[str], recipient: str, artifact_sha256: bytes) -> bool:
         """Return whether there is a row of these variables, for this recipient and bytes, or round."""
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND variables = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1"
