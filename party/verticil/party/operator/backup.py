@@ -144,7 +144,7 @@ def backup(config: PartyConfig, out: Path, passphrase: str) -> Backup:
             if site.audit.path.exists():
                 shutil.copyfile(site.audit.path, log)
             head = site.database.first(bytes, "SELECT hash FROM audit_anchor") or b""
-            rows = len(site.ledger.rows())
+            rows = site.ledger.n_rows()
         files = _files(config, database=copy, log=log)
         head_fields = {"party": config.name, "made_at": f"{now:%Y-%m-%dT%H:%M:%SZ}", "audit_head": head.hex()}
         size = _write(out, seal(_pack_entries(files), passphrase, head_fields))
@@ -331,7 +331,7 @@ def _note_restore(report: Restored, folder: Path, at: dt.datetime, *, audit_log:
         full_report = replace(
             report,
             party=config.name,
-            ledger_rows=len(site.ledger.rows()),
+            ledger_rows=site.ledger.n_rows(),
             audit_head=head,
             problem=problem,
             between_peers=BETWEEN_PEERS if config.peer is not None else "",

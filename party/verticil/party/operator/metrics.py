@@ -82,7 +82,7 @@ def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[]
         name="sends",
         help="Sends of columns that were begun: first ones, and of the same bytes again, which is free.",
         labels=("kind",),
-        values={("first",): float(first := len(site.ledger.rows())), ("again",): float(site.ledger.attempts() - first)},
+        values={("first",): float(first := site.ledger.n_rows()), ("again",): float(site.ledger.attempts() - first)},
     )
     limit = site.config.policy.max_epsilon_lifetime
     spending: dict[tuple[str, ...], float] = {

@@ -253,6 +253,12 @@ def ledger_of(site: Site) -> LedgerView:
     )
 
 
+def sends_of(site: Site, study_digest: bytes) -> tuple[SentRow, ...]:
+    """Return what was sent for a study, as `ledger` says it; raises as `ledger_of`."""
+    site.ledger.check_rows()
+    return _sends(site.ledger.rows(study_digest), _deletion_times(site))
+
+
 def _four_figures(site: Site, rows: Sequence[LedgerRow]) -> dict[str, tuple[str, ...]]:
     """Return the four figures of the masked studies in the ledger; of one that this site has forgotten the rows alone
     remain.
@@ -392,7 +398,7 @@ def revoke(config: PartyConfig, study: str, approver: str, reason: str, *, at: d
         record = site.state.find(study)
         revocation = site.voting.revoke(record, approver, reason, at if at is not None else utc_now())
         state = State(record.task.state)
-        sends = [row for row in site.ledger.rows() if row.study_digest == record.digest.hex()]
+        sends = site.ledger.rows(record.digest)
         pending_deletion = site.revocations.awaited_of(record.digest)
     deletion = revocation.deletion
     return Revoked(

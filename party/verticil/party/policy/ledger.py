@@ -165,16 +165,21 @@ class Ledger(LedgerDraws):
                 hint="restore it from your backup: with this one all noise is drawn anew, and charged again",
             )
 
-    def rows(self) -> tuple[LedgerRow, ...]:
-        """Return the whole ledger in order."""
+    def rows(self, study_digest: bytes | None = None) -> tuple[LedgerRow, ...]:
+        """Return the rows of a study in order, or the whole ledger."""
         return tuple(
             self._database.read(
                 LedgerRow,
                 "SELECT number, at, lower(hex(study_digest)) AS study_digest, study_id, unit, variables, dataset, event AS drawn,"
                 " epsilon, delta, charged, charged_delta, recipient, lower(hex(artifact_sha256)) AS artifact_sha256, size"
-                " FROM ledger ORDER BY number",
+                " FROM ledger WHERE study_digest = COALESCE(?, study_digest) ORDER BY number",
+                (study_digest,),
             )
         )
+
+    def n_rows(self) -> int:
+        """Count the rows."""
+        return self._database.only(int, "SELECT COUNT(*) FROM ledger")
 
     def last_event(self) -> PrivacyEvent:
         """Return the event of the last row; there is one."""

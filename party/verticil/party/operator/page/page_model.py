@@ -28,6 +28,7 @@ from verticil.party.operator.reports import (
     audit_lines,
     audit_verified,
     ledger_of,
+    sends_of,
 )
 from verticil.party.operator.view_model import DaemonView, StudyStatus
 from verticil.party.policy.ledger_rows import LedgerRow
@@ -494,8 +495,7 @@ def _decisions(site: Site, record: StudyRecord) -> tuple[Decision, ...]:
 
 def _sends(site: Site, record: StudyRecord) -> tuple[tuple[SentRow, bool], ...]:
     receipts = site.state.receipts(record.digest)
-    rows = ledger_of(site).rows
-    return tuple((row, receipts.get(row.sha256, False)) for row in rows if row.digest == record.digest.hex())
+    return tuple((row, receipts.get(row.sha256, False)) for row in sends_of(site, record.digest))
 
 
 # ---- what people can decide
