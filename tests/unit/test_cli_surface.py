@@ -96,6 +96,15 @@ def test_a_wrong_option_is_one_json_error_and_exit_2(path: tuple[str, ...], caps
     assert error["code"] == "USAGE"
     assert "--nonsense" in error["message"]
     assert set(error) == {"code", "message", "hint"}
+    assert error["hint"].startswith(f"verticil {' '.join(path)} --help")
+
+
+def test_an_option_that_is_missing_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["synthesize", "people.csv", "--format", "json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["message"] == "Missing option '--study'."
+    assert error["hint"].startswith("study.toml: columns with their categories")
+    assert error["hint"].endswith("verticil synthesize --help says what can be given, with an example")
 
 
 def test_text_errors_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

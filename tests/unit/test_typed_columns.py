@@ -191,8 +191,8 @@ def frame_of_all_types() -> pd.DataFrame:
                 r.choice(["low", "mid", "high"], N), categories=["low", "mid", "high"], ordered=True
             ),
             "day": [dt.date(2020, 1, 1) + dt.timedelta(days=int(day)) for day in r.integers(0, 900, N)],
-            "seen": pd.Timestamp("2021-01-01") + seconds,
-            "zoned": (pd.Timestamp("2021-03-01") + seconds).tz_localize("UTC").tz_convert("Europe/Berlin"),
+            "seen": (pd.Timestamp("2021-01-01") + seconds).as_unit("us"),
+            "zoned": (pd.Timestamp("2021-03-01", tz="UTC") + seconds).as_unit("us").tz_convert("Europe/Berlin"),
         }
     )
     frame.loc[:149, "few"] = pd.NA

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     except VerticilError as error:
         return report_error(error, form=form)
     except TyperException as error:
-        return report("USAGE", error.format_message(), "run the command with --help", 2, form=form)
+        return report("USAGE", error.format_message(), _hint_of(error), 2, form=form)
     except (KeyboardInterrupt, Abort):
         result = 130
     except BrokenPipeError:
@@ -86,6 +86,14 @@ def main(arguments: Sequence[str]) -> int:
     if result == 130:  # what Typer makes of Ctrl-C; no command ends so by itself
         return report("INTERRUPTED", "interrupted", "", 130, form=form)
     return result if isinstance(result, int) else 0
+
+
+def _hint_of(error: TyperException) -> str:
+    """Return what the parameter is that is missing or wrong, and which command says more."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    command = "verticil" if context is None else context.command_path
+    meaning = getattr(parameter, "help", None) or ""
+    return f"{meaning} {command} --help says what can be given, with an example".lstrip()
 
 
 def _last_resort(error: Exception, *, form: Format) -> int:

@@ -59,7 +59,11 @@ def split_pairs(pairs: Sequence[str], *, option: str) -> dict[str, Path]:
     for pair in pairs:
         name, separator, path = pair.partition("=")
         if not separator or not name or not path:
-            raise Misuse("USAGE", f"{option}: got '{pair}', expected NAME=FILE")
+            raise Misuse(
+                "USAGE",
+                f"{option}: got '{pair}', expected NAME=FILE",
+                hint="NAME is the organisation that has it, as in clinic=clinic.csv",
+            )
         if name in paths:
             raise Misuse("USAGE", f"{option}: party '{name}' is named twice")
         paths[name] = Path(path)

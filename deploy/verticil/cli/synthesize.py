@@ -38,7 +38,11 @@ _METHODS: Final[tuple[Method, ...]] = get_args(Method)
 def synthesize_command(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="CSV or Parquet: one row for each person.")],
     study: Annotated[
-        Path, typer.Option(help="study.toml: columns with their categories and bins, which are public knowledge.")
+        Path,
+        typer.Option(
+            help="study.toml: columns with their categories and bins, which are public knowledge; "
+            "`verticil study draft people=TABLE` proposes one."
+        ),
     ],
     epsilon: Annotated[
         float | None,

@@ -5,6 +5,7 @@ Values with a label become the label; missing codes and system missing values ar
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -86,6 +87,7 @@ def _text(value: object) -> str:
 
     if isinstance(value, pd.Timestamp):
         value = value.to_pydatetime()
+    if isinstance(value, dt.datetime):  # of pandas 2 where years are too early for its nanoseconds
         return value.date().isoformat() if value.time() == value.time().min else text_of(value)
     if isinstance(value, np.generic):
         value = value.item()
