@@ -70,9 +70,10 @@ class Tuning:
     sweeps: int = 20
     """Sweeps of weighing over all tables, at most. Chosen by tests/bench/joint.py."""
     longest_step: float = 10.0
-    """Power of a step of weighing, at most; stronger ones overshoot where columns are blurred most. Without longer steps
-    `sweeps` do not reach the tables of the shipped federation at epsilon 1; it is .8 % (standard error .2) farther at epsilon 2
-    and 2.4 % (.4) at 1, five other tables of people are .2 % nearer. Chosen by tests/bench/joint_ablation.py."""
+    """Power of a step of weighing, at most; stronger ones overshoot where columns are blurred most. Records of people and of
+    networks are as near without longer steps (ratio .998 and .993). They stay because `sweeps` do not suffice without them at
+    epsilon 1: 4 of 6 estimates, in place of 1, then try larger sizes, which takes three times the CPU seconds. Chosen by
+    tests/bench/joint_ablation.py."""
     left_alone: float = 0.8
     """Discrepancy below which a table of randomized columns is left alone: at 1 CHILD, INSURANCE, ALARM and Adult are some 1 %
     farther, at .7 not nearer. Chosen by tests/bench/joint_ablation.py."""
