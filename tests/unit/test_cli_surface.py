@@ -107,6 +107,11 @@ def test_an_option_that_is_missing_is_explained(capsys: pytest.CaptureFixture[st
     assert error["hint"].endswith("verticil synthesize --help says what can be given, with an example")
 
 
+def test_a_value_that_is_none_of_the_choices_is_named_in_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "check", "study.toml", "--format", "yaml"]) == 2
+    assert "Invalid value for '--format': 'yaml' is not one of 'text', 'json'" in capsys.readouterr().err
+
+
 def test_text_errors_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "check", "no-such-study.toml"]) == 2
     streams = capsys.readouterr()

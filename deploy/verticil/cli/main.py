@@ -75,7 +75,8 @@ def main(arguments: Sequence[str]) -> int:
     except VerticilError as error:
         return report_error(error, form=form)
     except TyperException as error:
-        return report("USAGE", error.format_message(), _hint_of(error), 2, form=form)
+        message = error.format_message().replace(": Value error, ", ": ")  # which pydantic adds
+        return report("USAGE", message, _hint_of(error), 2, form=form)
     except (KeyboardInterrupt, Abort):
         result = 130
     except BrokenPipeError:
