@@ -263,6 +263,8 @@ def limits_page() -> str:
                 ) if name in (names or {name}):
                     given[name] = int(_text(value, given))
                     lines.append(f"| {_size(given[name], name)} | {_cell(' '.join(text.split()))} |")
+                case _:
+                    continue
     return _tidy("\n".join(lines))
 
 

@@ -215,10 +215,10 @@ def _write(
 ) -> Draft:
     name_counts = Counter(item.name for table in read.values() for item in table.columns if item.source != id_column)
     blocks, settings, all_notes, most, n_numbers = list[str](), list[str](), list[str](), 0, 0
+    drafted = dict[str, ColumnProfile]()
     for party, table in read.items():
         notes = [f"{tables[party].name}: {note}" for note in table.notes] if len(read) > 1 else list(table.notes)
         own = [item for item in table.columns if item.source != id_column]
-        drafted = dict[str, ColumnProfile]()
         blocks_of_party, variables = list[str](), list[ColumnProfile]()
         names = {item.source: f"{party} {item.name}" if name_counts[item.name] > 1 else item.name for item in own}
         for item in own:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -236,7 +236,7 @@ def _rows(slots: Slots, codes: Sequence[Codes]) -> list[Codes]:
     counts, first = codes[slots.count], min(1, len(slots.columns) - 1)
     numbers = range(first, len(slots.columns))
     return [
-        np.concatenate([codes[slots.columns[number][place]][counts > number] for number in numbers])
+        cast("Codes", np.concatenate([codes[slots.columns[number][place]][counts > number] for number in numbers]))
         for place in range(len(slots.columns[0]))
     ]
 

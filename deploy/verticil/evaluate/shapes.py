@@ -154,9 +154,9 @@ def _shares(table: CodedTable, places: Sequence[int]) -> Floats:
 
 
 def _column(name: str, labels: Sequence[str], mine: Floats, theirs: Floats) -> ColumnShape:
-    if (more := len(mine) > MOST_BARS) is True:
-        largest = np.sort(mine.argsort(kind="stable")[::-1][:MOST_BARS])
-        labels = [*(labels[code] for code in largest), REST]
+    largest = np.sort(mine.argsort(kind="stable")[::-1][:MOST_BARS])
+    if more := len(mine) > MOST_BARS:
+        labels = [*(labels[int(code)] for code in largest), REST]
     bars = [[*own[largest], own.sum() - own[largest].sum()] if more else own for own in (mine, theirs)]
     return ColumnShape(
         name=name,
@@ -179,7 +179,7 @@ def _pair_table(
         codes = np.sort(differences.argsort(kind="stable")[::-1][:_MOST_CELLS])
         rest = np.setdiff1d(np.arange(len(differences)), codes)
         axes.append([*(np.array([code]) for code in codes), *([rest] if len(rest) else [])])
-        words.append((*(labels[place][code] for code in codes), *([REST] if len(rest) else [])))
+        words.append((*(labels[place][int(code)] for code in codes), *([REST] if len(rest) else [])))
     cells = [
         tuple(tuple(float(own[np.ix_(row, column)].sum()) for column in axes[1]) for row in axes[0])
         for own in (mine, theirs)

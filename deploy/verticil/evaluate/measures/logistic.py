@@ -168,7 +168,7 @@ def _newton_step(information: Floats, gradient: Floats) -> Floats:
     try:
         lower = np.linalg.cholesky(information)
         if lower.diagonal().min() ** 2 > _SURE * lower.diagonal().max() ** 2:
-            return np.asarray(np.linalg.solve(information, gradient))
+            return np.asarray(np.linalg.solve(information, gradient), dtype=np.float64)
     except np.linalg.LinAlgError:
         pass
     lengths, vectors = np.linalg.eigh(information)

@@ -129,10 +129,12 @@ def coefficients(
     ]
     own = independent_columns(designs[0][:, design_columns])
     of_names, columns = [names[place] for place in own], np.array(design_columns)[own]
+    category, first = 0, None
     for category in np.bincount(real.codes[target]).argsort(kind="stable")[::-1].tolist():
         first = _coefficients(designs[0][:, columns], real.codes[target] == category, of_names)
         if not np.isnan(first.values).all():
             break
+    assert first is not None  # the target has a category
     return first, _coefficients(designs[1][:, columns], tables[1].codes[target] == category, of_names)
 
 

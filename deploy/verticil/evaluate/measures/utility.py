@@ -267,7 +267,7 @@ def _support_vectors(features: Floats, target: Labels) -> Callable[[Floats], _An
 
 def _of_many_classes(model: _SupportVectors) -> Callable[[Floats], _Answers]:
     """`predict` and `decision_function` of scikit-learn's SVC, from the decisions of its pairs of classes, taken once."""
-    from sklearn.utils.multiclass import _ovr_decision_function
+    from sklearn.utils.multiclass import _ovr_decision_function  # pyright: ignore[reportPrivateUsage]
 
     n_classes = len(model.classes_)
     pairs = list(itertools.combinations(range(n_classes), 2))

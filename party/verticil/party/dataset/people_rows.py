@@ -126,7 +126,11 @@ def _one_row(rule: DatasetRule, names: Sequence[str]) -> Iterator[TablePart]:
 
 def _is_lot(rule: DatasetRule, people: Sequence[bytes], rank: Sequence[int], total: Sequence[int]) -> Bools:
     """Return which rows are those that lots choose: of each person the one whose number a secret and the id give."""
-    lot_of = cache(lambda person: int.from_bytes(hashlib.blake2b(person, key=rule.lots, digest_size=8).digest(), "big"))
+
+    @cache
+    def lot_of(person: bytes) -> int:
+        return int.from_bytes(hashlib.blake2b(person, key=rule.lots, digest_size=8).digest(), "big")
+
     return np.array(
         [number == 1 + lot_of(person) % rows for person, number, rows in zip(people, rank, total, strict=True)],
         np.bool_,

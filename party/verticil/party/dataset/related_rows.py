@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,7 +215,7 @@ class _Layout:
         return Rows(
             people=self.people(packed),
             codes={
-                name: self._cells(packed, 2 + n_open + k, kind).astype(kind.newbyteorder("="))
+                name: cast("Codes", self._cells(packed, 2 + n_open + k, kind).astype(kind.newbyteorder("=")))
                 for k, (name, kind) in enumerate(self._codes.items())
             },
             undeclared={

@@ -25,13 +25,18 @@ from verticil.shared.study.protocols import PROTOCOLS
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+
+def _summary_of(model: str) -> str:
+    return PROTOCOLS.named(model).summary
+
+
 _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "counted": wording.count,
     "epsilon": epsilon_text,
     "greek": greek,
     "left": wording.left,
     "pair": pair_text,
-    "protocol": lambda model: PROTOCOLS.named(model).summary,
+    "protocol": _summary_of,
     "sentence": sentence,
     "shortened": shortened,
     "size": size_text,

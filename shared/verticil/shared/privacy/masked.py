@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import Any, Final
 
 from verticil.shared.masked.arithmetic.field import P
 from verticil.shared.mechanisms.loss import ApproximateLoss, DiscreteGaussianLoss, Loss
@@ -144,8 +144,9 @@ def tables_event(study: Study) -> MaskedTables:
     )
     if not has_several_sets(study):
         return event
-    own = {field.name: getattr(event, field.name) for field in fields(event)}
-    return MaskedLayers(**own | dict(further_sets(study)))
+    own: dict[str, Any] = {field.name: getattr(event, field.name) for field in fields(event)}
+    own |= dict(further_sets(study))
+    return MaskedLayers(**own)
 
 
 def known_draws(study: Study) -> int:

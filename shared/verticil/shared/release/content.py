@@ -236,8 +236,9 @@ def joint_fault(study: Study, model: JointModel) -> str:
     schema = study.schema
     if not may_have_joint(study):
         return study.refuses_joint or "the study's records come from the network"
-    if model.n_states != schema.n_states or (problem := model_fault(study.related, schema, model)):
-        return "its variables are not the study's" if model.n_states != schema.n_states else problem
+    others = model.n_states != schema.n_states
+    if problem := "its variables are not the study's" if others else model_fault(study.related, schema, model):
+        return problem
     for unit in study.units:
         for combination in unit.impossible:
             evidence = dict(zip(map(schema.index, unit.variables), combination, strict=True))

@@ -215,6 +215,7 @@ def _walk(
         own[name] = first[name].copy() if name in added else last[name].copy()
     step = max(units.values())
     size = {name: round(step / unit) for name, unit in units.items()}  # of a unit, in the finest one
+    bad = np.ones(len(rows), np.bool_)
     for number in range(_MOST_SWEEPS):
         for name in variables:
             least, most = first[name] * size[name], last[name] * size[name]

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,7 @@ def _moment_array(variable: Variable, values: Floats, is_null: NDArray[np.bool_]
         return pd.array(times, dtype=pd.ArrowDtype(pa.time64("us")))
     stamps = micro.view("datetime64[us]").copy()
     stamps[is_null] = np.datetime64("NaT")
-    series = pd.Series(stamps)
+    series = cast("pd.Series[pd.Timestamp]", pd.Series(stamps))
     return series if variable.timezone is None else series.dt.tz_localize("UTC").dt.tz_convert(variable.timezone)
 
 

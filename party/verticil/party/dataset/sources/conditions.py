@@ -250,7 +250,7 @@ def as_sql(condition: Condition, quote: Callable[[str], str]) -> str:
 def _literal(value: Literals) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
 
 
 def holds(

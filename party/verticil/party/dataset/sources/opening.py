@@ -94,7 +94,7 @@ def open_bytes(rule: DatasetRule) -> BinaryIO:
     file.seek(0)
     for mark, opener in _OPENERS.items():
         if start.startswith(mark):
-            return cast("BinaryIO", io.BufferedReader(_Limited(rule, file, opener(file)), MIB))
+            return cast("BinaryIO", io.BufferedReader(_Limited(rule, file, cast("IO[bytes]", opener(file))), MIB))
     if not start.startswith(ZIP):
         return file
     try:

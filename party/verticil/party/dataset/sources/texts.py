@@ -122,7 +122,7 @@ def _ascii_texts(values: pa.Array) -> list[str] | None:
         return None
     one_list = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values.cast(pa.large_string()))
     between = pa.scalar(_BETWEEN, pa.large_string())
-    joined = pc.binary_join(one_list, between).cast(pa.large_binary())[0].as_py()
+    joined = pc.call_function("binary_join", [one_list, between]).cast(pa.large_binary())[0].as_py()
     if not joined.isascii():
         return None
     texts = joined.decode("ascii").split(_BETWEEN)

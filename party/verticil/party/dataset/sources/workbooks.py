@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import zipfile
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _open(rule: DatasetRule):  # type: ignore[no-untyped-def]
     return book
 
 
-def _cells(book, name: str) -> list[list[object]] | None:  # type: ignore[no-untyped-def]
+def _cells(book: Any, name: str) -> list[list[object]] | None:
     """Return the rows of a sheet that have a value; None: it cannot be read."""
     import python_calamine
 

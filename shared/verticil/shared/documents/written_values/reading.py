@@ -120,8 +120,9 @@ def _read_plain_texts(texts: Collection[str]) -> Floats:
         numbers: Floats = whole.cast(pa.float64()).to_numpy()
         if np.isfinite(numbers).all():
             return numbers
-    is_simple = pc.match_substring_regex(whole, _SIMPLE)
-    values = pc.if_else(is_simple, whole, None).cast(pa.float64()).to_numpy(zero_copy_only=False).copy()
+    is_simple = pc.call_function("match_substring_regex", [whole], pc.MatchSubstringOptions(_SIMPLE))
+    plain = pc.call_function("if_else", [is_simple, whole, pa.scalar(None, whole.type)])
+    values = plain.cast(pa.float64()).to_numpy(zero_copy_only=False).copy()
     for place in np.flatnonzero(np.isnan(values)).tolist():
         if (number := read_plain(whole[place].as_py())) is not None:
             values[place] = number

@@ -332,9 +332,8 @@ def _in_runs(cells: Floats, widths: Floats, sigma: float, part: float) -> Floats
         beyond = max(math.fsum(more[is_noisy] ** 2 - noise[is_noisy]), 0.0) / max(int(is_noisy.sum()), 1)
         weight[is_noisy] = beyond / (beyond + noise[is_noisy])
         half = np.clip(people * share + weight * more, 0.0, people)
-        first, last, people = (
-            np.stack(pair, axis=1).ravel() for pair in ((first, middle), (middle, last), (half, people - half))
-        )
+        first, last = np.stack((first, middle), axis=1).ravel(), np.stack((middle, last), axis=1).ravel()
+        people = np.stack((half, people - half), axis=1).ravel()
     return found
 
 

@@ -306,5 +306,5 @@ def _adam(
     second += np.float32(1 - two) * (gradient * gradient)
     scale = np.sqrt(second / np.float32(1 - two**step))
     scale += np.float32(_TINY)
-    change = np.float32(rate / (1 - one**step)) * first / scale
+    change = (np.float32(rate / (1 - one**step)) * first / scale).astype(np.float32, copy=False)
     logits -= change if smooth is None else smooth.logits(change)

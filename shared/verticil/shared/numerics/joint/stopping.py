@@ -26,6 +26,7 @@ from typing import Final
 
 import numpy as np
 
+from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.joint.layout import Singles
 from verticil.shared.numerics.joint.targets import OtherTable, Targets, degrees, expected_table
 from verticil.shared.numerics.joint.tuning import TUNING
@@ -157,6 +158,6 @@ class Discrepancy:
         return self.discrepancy <= self.goal
 
 
-def _each_once(cells: Singles) -> float:
+def _each_once(cells: Singles | Floats) -> float:
     """Return the sum of a block's cells, those of the square on the diagonal, which are there twice, halved."""
     return float(cells.sum(dtype=np.float64)) - float(cells[:, : len(cells)].sum(dtype=np.float64)) / 2

@@ -311,7 +311,7 @@ def expected_table(released: Sequence[Rows], weights: Rows | None = None) -> Row
     if not rest:
         mean: Rows = first.mean(axis=0)
         return mean
-    table: Rows = first.T @ outer_rows(rest)
+    table: Rows = np.matmul(first.T, outer_rows(rest))
     table /= len(first)
     return table.reshape(shape)
 
