@@ -178,7 +178,7 @@ class Ledger(LedgerDraws):
         )
 
     def n_rows(self) -> int:
-        """Count the rows."""
+        """Count all rows of the ledger."""
         return self._database.only(int, "SELECT COUNT(*) FROM ledger")
 
     def last_event(self) -> PrivacyEvent:
