@@ -67,7 +67,7 @@ NETWORKS: dict[str, Callable[[], Data]] = {
 }
 LEVELS = ("central 1", "central 5", "local none", "local 3", "local 1")
 ENOUGH = 1.03
-NOISE, COLUMNS = "noise", "columns"
+NOISE, COLUMNS, EXACT = "noise", "columns", "columns that are as they are"
 Patches = Callable[[], Sequence[Any]]
 
 
@@ -77,7 +77,7 @@ class Part:
 
     Attributes:
         name: what is switched off.
-        acts_on: noise, columns or both.
+        acts_on: noise, columns or both; or columns that are as they are.
         off: makes the patches that switch it off.
     """
 
@@ -89,6 +89,10 @@ class Part:
 def _always(value: object) -> Callable[..., Any]:
     """A method that returns a value."""
     return lambda *_args, **_named: value
+
+
+def _weighed(_self: Any, _mixture: Any, weighed: Any) -> Any:
+    return weighed
 
 
 def _usual_size(self: Any) -> tuple[Any, ...]:
@@ -124,6 +128,7 @@ PARTS = (
     Part("records of the network", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw_atoms", _only(1))]),
     Part("records of the mixture", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw_atoms", _only(0))]),
     Part("weighing", (COLUMNS,), lambda: [mock.patch.object(_ESTIMATE, "_can_weigh", _always(False))]),
+    Part("choice of the kind", (EXACT,), lambda: [mock.patch.object(_ESTIMATE, "_choose_kind", _weighed)]),
     Part("tables met are left alone", (COLUMNS,), lambda: [_tuned(atoms, left_alone=0.0)]),
     Part("longer steps of weighing", (COLUMNS,), lambda: [_tuned(atoms, longest_step=1.0)]),
     Part("swapping of records", (NOISE, COLUMNS), lambda: [mock.patch.object(joint_records, "_swap", _always(None))]),
@@ -133,8 +138,8 @@ WHOLE = Part("all parts", (NOISE, COLUMNS), list)
 
 def parts_of(level: str) -> list[Part]:
     """All parts together, and those that act at a level."""
-    kind = NOISE if level.startswith("central") else COLUMNS
-    return [WHOLE, *(part for part in PARTS if kind in part.acts_on)]
+    kinds = {NOISE} if level.startswith("central") else {COLUMNS, EXACT} if level.endswith("none") else {COLUMNS}
+    return [WHOLE, *(part for part in PARTS if kinds & {*part.acts_on})]
 
 
 def run_of(data: Data, level: str, seed: int) -> Callable[[], JointEstimate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,40 @@ def test_impossible_combinations_stay_impossible() -> None:
         assert found.kind == ("records" if records is None else "hybrid")
         assert found.model.shares((0, 1))[1, 0] == 0
         assert found.model.shares((0, 1))[1, 2] > 0.1
+
+
+@pytest.mark.parametrize("weighed_is_nearer", [False, True])
+@pytest.mark.parametrize("columns", ["exact", "compound", "randomized", "restricted"])
+def test_only_of_exact_columns_the_nearer_kind_is_chosen(columns: str, weighed_is_nearer: bool) -> None:
+    """A fit to randomized columns that is nearer to them may fit their chance; a mixture has impossible records.
+
+    The nearer kind has the people themselves, the other one every combination alike. The discrepancies say the opposite.
+    """
+    epsilon = 1.0 if columns == "randomized" else None
+    units = [single(variable, states, epsilon=epsilon) for variable, states in enumerate(STATES)]
+    if columns == "compound":
+        domain = tuple(itertools.product(range(2), range(3)))[::-1]
+        units = [ColumnUnit(variables=(0, 1), domain=domain, channel=quantize(identity(6))), units[2]]
+    of_people = people(500, 2)
+    released = [5 - (3 * of_people[0] + of_people[1]), of_people[2]] if columns == "compound" else of_people
+    tables = from_columns(released, units, STATES)
+    allowed = (lambda codes: codes[0] == 0) if columns == "restricted" else None
+    made = joint_estimate._Estimate(tables, 3, None, allowed=allowed, zeros=None, work=Work())
+    everybody = np.stack(of_people, axis=1)
+    everything = np.array(list(itertools.product(*map(range, STATES))))
+    of_weighed, of_mixture = (everybody, everything) if weighed_is_nearer else (everything, everybody)
+    weighed = {"codes": of_weighed, "weights": np.full(len(of_weighed), 1 / len(of_weighed))}
+    mixture = {
+        "rows": np.concatenate([np.eye(k)[codes] for k, codes in zip(STATES, of_mixture.T, strict=True)], axis=1)
+    }
+    for facts, is_nearer in ((weighed, weighed_is_nearer), (mixture, not weighed_is_nearer)):
+        facts["discrepancy"] = np.array(0.9 if is_nearer else 0.5)
+    chosen = made._choose_kind(mixture, weighed)
+    if columns in {"randomized", "restricted"}:
+        assert chosen is weighed
+    else:
+        assert ("codes" in chosen) == weighed_is_nearer
+        assert chosen["risk"] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_compound_is_one_unit_of_several_variables() -> None:

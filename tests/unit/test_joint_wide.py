@@ -70,13 +70,29 @@ def test_fewer_records_than_cells_are_not_weighed(monkeypatch: pytest.MonkeyPatc
     assert (
         sum(table.counts.size for table in tables.tables) == len(PAIRS) * K * K > atoms.n_atoms(tables.n_states) == 500
     )
+
+    def weigh(*_: object) -> None:
+        raise AssertionError("too few records are weighed")
+
+    monkeypatch.setattr(estimate._Estimate, "_weigh", weigh)
     mixture = estimate.estimate(tables, seed=1, records=_of_no_use)
+    assert mixture.kind == "mixture"
     assert mixture.size in {TUNING.sizes[0], dataclasses.replace(TUNING.sizes[2], fits=2, components=200, steps=600)}
     assert mixture.size != TUNING.sizes[0] or mixture.reached
+
+
+@pytest.mark.usefixtures("small")
+def test_of_exact_columns_a_mixture_that_is_nearer_than_weighed_records_is_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tables = _tables()
     monkeypatch.setattr(NoisyTables, "n_cells", 500)
-    weighted = estimate.estimate(tables, seed=1, records=_of_no_use)
-    assert (mixture.kind, weighted.kind) == ("mixture", "hybrid")
-    assert _distance(mixture.model, tables) < 0.8 * _distance(weighted.model, tables)
+    chosen = estimate.estimate(tables, seed=1, records=_of_no_use)
+    monkeypatch.setattr(estimate._Estimate, "_choose_kind", lambda self, mixture, weighed: weighed)
+    weighed = estimate.estimate(tables, seed=1, records=_of_no_use)
+    assert (chosen.kind, weighed.kind) == ("mixture", "hybrid")
+    assert chosen.discrepancy < weighed.discrepancy
+    assert _distance(chosen.model, tables) < 0.8 * _distance(weighed.model, tables)
 
 
 @pytest.mark.usefixtures("small")
