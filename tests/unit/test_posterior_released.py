@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from support.released_posterior import by_augmentation, graphs
+from support.released_posterior import by_augmentation, by_importance, graphs
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.inverse_estimation import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.posterior.local_scores import bdeu_score
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.numerics.posterior.prior import StructurePrior
 from verticil.shared.numerics.posterior.released import Released, ReleasedChains, can_be_unblinded, released_counts
-from verticil.shared.numerics.posterior.unblinding import binomial_variate, log_gamma_variate, share_out
+from verticil.shared.numerics.posterior.unblinding import (
+    binomial_variate,
+    log_gamma_variate,
+    log_likelihood,
+    move_near,
+    share_out,
+)
 
 CHANNEL = quantize(symmetric(2, flip=0.1))
 COUNTS = np.array([300, 90, 110, 40, 60, 120, 30, 250]).reshape(2, 2, 2)
@@ -63,6 +71,33 @@ def test_released_records_are_shared_out_as_the_true_ones_are_probable() -> None
         assert true.sum() == released.sum()
         total += true
     assert (np.abs(total / 2000 - mean) <= 5 * np.sqrt(variance / 2000)).all()
+
+
+def test_moves_near_the_probabilities_alone_leave_graphs_as_they_are_probable() -> None:
+    """Two weakly dependent columns: which of three graphs, and with which probabilities, in 30,000 moves of each column."""
+    counts = np.array([[210, 160], [150, 180]])
+    made = released_counts(counts, as_design([CHANNEL] * 2), sets_of((2, 2)), "bdeu")
+    layout, places = made.layout, made.layout.places
+    worth = np.array([made.surrogate[a:b].sum() for a, b in itertools.pairwise(places)])
+    stream, at = np.array([6], dtype=np.uint64), np.array([int(start) for start in layout.sets.starts[:-1]])
+    parents, children = np.zeros(2, dtype=np.uint64), np.zeros(2, dtype=np.uint64)
+    theta, log_shares = np.full((2, places[-1]), np.log(0.5)), np.full(4, np.log(0.25))
+    cells = [np.empty(places[-1]), np.empty(places[-1]), np.empty(4), np.empty(4), np.empty(4)]
+    problem = layout.n_states, made.index, places, made.channels, made.released
+    likelihood = log_likelihood(log_shares, made.released, layout.n_states, made.channels, cells[3], cells[4])
+    seen: list[tuple[int, ...]] = []
+    for turn in range(60_000):
+        likelihood = move_near(
+            turn % 2, likelihood, layout.sets.starts, layout.sets.masks, layout.sets.log_weight, layout.whole, layout.pseudo,
+            made.steps_in, *problem, worth, stream, at, parents, children, theta, log_shares, *cells,
+        )  # fmt: skip
+        if turn % 2:
+            seen.append(tuple(parents.tolist()))
+    exact, apart = by_importance(counts.astype(float), [CHANNEL.probabilities] * 2, "bdeu", draws=40_000, seed=1)
+    ours = np.array([seen.count(graph) for graph in graphs(2)]) / len(seen)
+    assert 0.1 < exact[0] < 0.9
+    assert 0.5 * np.abs(ours - exact).sum() <= 0.03 + apart
+    assert np.exp(log_shares).sum() == pytest.approx(1, abs=1e-9)
 
 
 def test_graphs_have_their_probability_and_a_run_that_goes_on_leaves_the_same() -> None:

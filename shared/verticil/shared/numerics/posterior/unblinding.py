@@ -1,6 +1,6 @@
 """The compiled loops of chains over graphs and true counts together, given the released counts. Imports numba.
 
-One round has four steps, and each leaves the posterior as it is:
+One round has five steps, and each leaves the posterior as it is:
 
 1. With the true counts as they are, every set of parents is weighed and each variable has its turn at new parents (`kernels`).
 2. Probabilities are drawn from their Dirichlet distributions, given the graph and the true counts.
@@ -11,7 +11,10 @@ One round has four steps, and each leaves the posterior as it is:
    the log ratio log p(Y | theta') - log p(Y | theta) + log (prior / q)(theta') - log (prior / q)(theta). Where randomization is
    strong, true counts change slowly, and steps 1 and 2 alone do not leave a graph in any time; and with one scale a graph whose
    probabilities lie in the tail of its proposal is hardly ever left.
-4. The records of every released entry are shared out to true ones, given the probabilities.
+4. New parents and probabilities of one variable are proposed near those that it has, from Dirichlet(a + s W p), p the family's
+   table by the graph's probabilities as they are, W the sum of M (`move_near`). Of wide families step 3 seldom proposes what
+   fits the other families: of four columns of three categories a chain in four kept a link that does not exist.
+5. The records of every released entry are shared out to true ones, given the probabilities.
 
 Records are shared out axis by axis, because a column is randomized on its own: with x_1 .. x_(a-1) drawn,
 
@@ -274,6 +277,43 @@ def drawn_scale(stream: Masks) -> float:
 
 
 @compiled
+def log_dirichlet(  # noqa: PLR0917  # numba kernels take positions
+    first: int, last: int, step: int, k: int, mass: Floats, theta: Floats
+) -> float:
+    """Return the logarithm of the density of a family's rows by their Dirichlet distributions; arguments as of `draw_rows`."""
+    value = 0.0
+    for base in range(first, last):
+        if (base - first) // step % k:
+            continue
+        total = 0.0
+        for x in range(k):
+            cell = base + x * step
+            total += mass[cell]
+            value += (mass[cell] - 1.0) * theta[cell] - math.lgamma(mass[cell])
+        value += math.lgamma(total)
+    return value
+
+
+@compiled
+def masses_about(  # noqa: PLR0917  # numba kernels take positions
+    key: int, records: float, pseudo: float, log_shares: Floats, index: Ints, places: Ints, mass: Floats
+) -> None:
+    """Write a prior count, and so many records shared out as a joint table is, to each cell of a key's table.
+
+    Args:
+        key: of a family.
+        records: how many.
+        pseudo: the prior's count.
+        log_shares: (C,) logarithms of the probabilities of the true cells.
+        index, places: see the module.
+        mass: (cells of all keys,); written.
+    """
+    mass[places[key] : places[key + 1]] = pseudo
+    for c in range(len(log_shares)):
+        mass[index[key, c]] += records * math.exp(log_shares[c])
+
+
+@compiled
 def count_free(variable: int, below: np.uint64, starts: Ints, sets: Masks) -> int:
     """Count how many sets of a variable make no cycle; `below`: it and its descendants."""
     n = 0
@@ -292,6 +332,77 @@ def free_set(variable: int, below: np.uint64, starts: Ints, sets: Masks, stream:
                 return s
             aim -= 1
     return -1
+
+
+@compiled
+def move_near(  # noqa: PLR0917  # numba kernels take positions
+    v: int,
+    likelihood: float,
+    starts: Ints,
+    sets: Masks,
+    prior: Floats,
+    whole: Ints,
+    pseudo: Floats,
+    steps_in: Ints,
+    n_states: Ints,
+    index: Ints,
+    places: Ints,
+    channels: Floats,
+    released_counts: Ints,
+    worth: Floats,
+    stream: Masks,
+    at: Ints,
+    parents: Masks,
+    children: Masks,
+    theta: Floats,
+    log_shares: Floats,
+    mass: Floats,
+    other: Floats,
+    new_log_shares: Floats,
+    now_cells: Floats,
+    then_cells: Floats,
+) -> float:
+    """Propose new parents and probabilities of one variable near those that it has, and accept them or not; see the module.
+
+    Args:
+        v: the variable.
+        likelihood: of the released counts now, nats.
+        worth: (keys,): how many true records tell about as much of a key's table as the released ones.
+        parents, children: (d,) of the graph; changed.
+        theta: (d, cells of all keys): logarithms of each family's probabilities; changed.
+        log_shares: (C,) of the true cells; changed.
+        mass, other, new_log_shares, now_cells, then_cells: written.
+
+    The others are as of `rounds`.
+
+    Returns:
+        The likelihood afterwards.
+    """
+    set_parents(v, np.uint64(0), parents, children)
+    old, new = at[v], free_set(v, with_descendants(v, children), starts, sets, stream)
+    set_parents(v, np.uint64(sets[old]), parents, children)
+    key, old_key, scale, k = whole[new], whole[old], drawn_scale(stream), int(n_states[v])
+    first, last, step = int(places[key]), int(places[key + 1]), int(steps_in[new])
+    old_first, old_last, old_step = int(places[old_key]), int(places[old_key + 1]), int(steps_in[old])
+    masses_about(key, scale * worth[key], pseudo[new], log_shares, index, places, mass)
+    draw_rows(first, last, step, k, mass, stream, other)
+    gain = prior[new] - prior[old] - log_dirichlet(first, last, step, k, mass, other)
+    mass[first:last] = pseudo[new]
+    gain += log_dirichlet(first, last, step, k, mass, other)
+    for c in range(len(log_shares)):
+        new_log_shares[c] = log_shares[c] + other[index[key, c]] - theta[v, index[old_key, c]]
+    masses_about(old_key, scale * worth[old_key], pseudo[old], new_log_shares, index, places, mass)
+    gain += log_dirichlet(old_first, old_last, old_step, k, mass, theta[v])  # of the way back
+    mass[old_first:old_last] = pseudo[old]
+    gain -= log_dirichlet(old_first, old_last, old_step, k, mass, theta[v])
+    after = log_likelihood(new_log_shares, released_counts, n_states, channels, now_cells, then_cells)
+    if math.log(1.0 - unit(stream)) >= gain + after - likelihood:
+        return likelihood
+    at[v] = new
+    log_shares[:] = new_log_shares
+    theta[v, first:last] = other[first:last]
+    set_parents(v, np.uint64(sets[new]), parents, children)
+    return after
 
 
 @compiled
@@ -365,6 +476,7 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
         np.empty(len(true)),
         np.empty(len(true)),
     )
+    worth = np.array([surrogate[places[t] : places[t + 1]].sum() for t in range(len(places) - 1)])
     draw = 0
     for t in range(n_steps * length):
         step = first_step + t // length
@@ -453,6 +565,11 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
                     at[variables[i]] = new[i]
                     for cell in range(places[whole[new[i]]], places[whole[new[i]] + 1]):
                         theta[variables[i], cell] = new_theta[i, cell]
+        for v in range(d):
+            likelihood = move_near(
+                v, likelihood, starts, sets, prior, whole, pseudo, steps_in, n_states, index, places, channels, released_counts,
+                worth, stream, at, parents, children, theta, log_shares, mass, other, new_log_shares, now_cells, then_cells,
+            )  # fmt: skip
         for c in range(len(true)):
             shares[c] = math.exp(log_shares[c])
         share_out(released_counts, shares, n_states, channels, stream, true)
