@@ -91,20 +91,16 @@ def _always(value: object) -> Callable[..., Any]:
     return lambda *_args, **_named: value
 
 
-def _weighed(_self: Any, _mixture: Any, weighed: Any) -> Any:
-    return weighed
-
-
 def _usual_size(self: Any) -> tuple[Any, ...]:
     return (self._can_publish(TUNING.usual),)
 
 
-def _only(source: int) -> Callable[..., Any]:
-    """`weighted_records.draw_atoms` with one of two sources in the place of both."""
+def _draw_without(place: int) -> Callable[..., Any]:
+    """`weighted_records.draw_atoms` of one source where there are two."""
     original = atoms.draw_atoms
 
     def draw(sources: Sequence[Any], *args: Any, **named: Any) -> Any:
-        return original([sources[source]] * 2 if len(sources) == 2 else sources, *args, **named)
+        return original(sources if len(sources) == 1 else [sources[1 - place]], *args, **named)
 
     return draw
 
@@ -125,10 +121,10 @@ PARTS = (
     Part("shrinkage of tables", (NOISE,), lambda: [mock.patch.object(_ESTIMATE, "_is_nearer_shrunk", _always(False))]),
     Part("Stein's stop: the least X", (NOISE,), lambda: [_tuned(stopping, penalty=0.0)]),
     Part("guard", (NOISE, COLUMNS), lambda: [mock.patch.object(_ESTIMATE, "_alpha", _always(1.0))]),
-    Part("records of the network", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw_atoms", _only(1))]),
-    Part("records of the mixture", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw_atoms", _only(0))]),
+    Part("records of the network", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw_atoms", _draw_without(0))]),
+    Part("records of the mixture", (COLUMNS,), lambda: [mock.patch.object(atoms, "draw_atoms", _draw_without(1))]),
     Part("weighing", (COLUMNS,), lambda: [mock.patch.object(_ESTIMATE, "_can_weigh", _always(False))]),
-    Part("choice of the kind", (EXACT,), lambda: [mock.patch.object(_ESTIMATE, "_choose_kind", _weighed)]),
+    Part("choice of the kind", (EXACT,), lambda: [mock.patch.object(_ESTIMATE, "_is_plain", _always(False))]),
     Part("tables met are left alone", (COLUMNS,), lambda: [_tuned(atoms, left_alone=0.0)]),
     Part("longer steps of weighing", (COLUMNS,), lambda: [_tuned(atoms, longest_step=1.0)]),
     Part("swapping of records", (NOISE, COLUMNS), lambda: [mock.patch.object(joint_records, "_swap", _always(None))]),

@@ -19,7 +19,7 @@ from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
 from verticil.shared.numerics.joint.mixture import Fit, fit
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.joint.tuning import TUNING, Size
-from verticil.shared.numerics.model.joint import Mixture
+from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 
 STATES = (2, 3, 4)
 
@@ -90,15 +90,20 @@ def test_noisy_tables_become_one_model() -> None:
     assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.03
 
 
-def test_randomized_columns_become_one_model() -> None:
-    columns = people(20_000, 2)
-    rng = np.random.default_rng(5)
-    units = [single(variable, states, epsilon=2.0) for variable, states in enumerate(STATES)]
+def randomized(columns: list[np.ndarray], units: list[ColumnUnit], rng: np.random.Generator) -> list[np.ndarray]:
+    """The columns through the channels of their units."""
     released = []
     for column, unit in zip(columns, units, strict=True):
         below = np.cumsum(unit.channel.probabilities, axis=1)[column]
         released.append((rng.random(len(column))[:, None] > below).sum(axis=1).astype(np.uint8))
-    found = estimate(from_columns(released, units, STATES), seed=3)
+    return released
+
+
+def test_randomized_columns_become_one_model() -> None:
+    columns = people(20_000, 2)
+    rng = np.random.default_rng(5)
+    units = [single(variable, states, epsilon=2.0) for variable, states in enumerate(STATES)]
+    found = estimate(from_columns(randomized(columns, units, rng), units, STATES), seed=3)
     assert found.reached
     assert found.size == TUNING.sizes[0]  # the first that reaches the tables
     assert found.alpha > 0.9
@@ -154,9 +159,8 @@ def test_records_of_a_network_get_the_tables_that_it_lacks() -> None:
     columns = people(20_000, 2)
     units = [single(variable, states) for variable, states in enumerate(STATES)]
     found = estimate(from_columns(columns, units, STATES), seed=3, records=drawn_from(columns))
-    assert found.kind == "hybrid"
+    assert found.kind == "records"
     assert found.reached
-    assert found.size == TUNING.sizes[0]  # with which the weighed records reach them
     assert found.alpha == 1
     assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.005
 
@@ -171,43 +175,98 @@ def test_impossible_combinations_stay_impossible() -> None:
 
     for tables, records in ((exact, drawn_from(columns)), (with_noise(exact, 10.0, 1), None)):
         found = estimate(tables, seed=3, records=records, allowed=allowed)
-        assert found.kind == ("records" if records is None else "hybrid")
+        assert found.kind == "records"
         assert found.model.shares((0, 1))[1, 0] == 0
         assert found.model.shares((0, 1))[1, 2] > 0.1
 
 
-@pytest.mark.parametrize("weighed_is_nearer", [False, True])
-@pytest.mark.parametrize("columns", ["exact", "compound", "randomized", "restricted"])
-def test_only_of_exact_columns_the_nearer_kind_is_chosen(columns: str, weighed_is_nearer: bool) -> None:
-    """A fit to randomized columns that is nearer to them may fit their chance; a mixture has impossible records.
-
-    The nearer kind has the people themselves, the other one every combination alike. The discrepancies say the opposite.
-    """
-    epsilon = 1.0 if columns == "randomized" else None
-    units = [single(variable, states, epsilon=epsilon) for variable, states in enumerate(STATES)]
-    if columns == "compound":
+@pytest.mark.parametrize("is_compound", [False, True])
+def test_the_distance_of_exact_columns_is_that_of_their_tables(is_compound: bool) -> None:
+    """People themselves are at 0; every combination alike is as far as tables say that are made without the product."""
+    units = [single(variable, states) for variable, states in enumerate(STATES)]
+    first, second, third = released = people(500, 2)
+    tables = np.zeros((2, 3, 4))
+    np.add.at(tables, tuple(released), 1 / 500)
+    even = np.full((2, 3, 4), 1 / 24)
+    far = [0.5 * np.abs((tables - even).sum(axis=axis)).sum() for axis in (2, 1, 0)]
+    if is_compound:
         domain = tuple(itertools.product(range(2), range(3)))[::-1]
         units = [ColumnUnit(variables=(0, 1), domain=domain, channel=quantize(identity(6))), units[2]]
-    of_people = people(500, 2)
-    released = [5 - (3 * of_people[0] + of_people[1]), of_people[2]] if columns == "compound" else of_people
-    tables = from_columns(released, units, STATES)
-    allowed = (lambda codes: codes[0] == 0) if columns == "restricted" else None
-    made = joint_estimate._Estimate(tables, 3, None, allowed=allowed, zeros=None, work=Work())
-    everybody = np.stack(of_people, axis=1)
-    everything = np.array(list(itertools.product(*map(range, STATES))))
-    of_weighed, of_mixture = (everybody, everything) if weighed_is_nearer else (everything, everybody)
-    weighed = {"codes": of_weighed, "weights": np.full(len(of_weighed), 1 / len(of_weighed))}
-    mixture = {
-        "rows": np.concatenate([np.eye(k)[codes] for k, codes in zip(STATES, of_mixture.T, strict=True)], axis=1)
-    }
-    for facts, is_nearer in ((weighed, weighed_is_nearer), (mixture, not weighed_is_nearer)):
-        facts["discrepancy"] = np.array(0.9 if is_nearer else 0.5)
-    chosen = made._choose_kind(mixture, weighed)
-    if columns in {"randomized", "restricted"}:
-        assert chosen is weighed
-    else:
-        assert ("codes" in chosen) == weighed_is_nearer
-        assert chosen["risk"] == pytest.approx(0, abs=1e-6)
+        released = [5 - (3 * first + second), third]
+        far = [0.5 * np.abs(tables - even).sum()]
+    measured = from_columns(released, units, STATES)
+    everybody, everything = np.stack([first, second, third], axis=1), np.argwhere(even > 0)
+    for codes, expected in ((everybody, 0.0), (everything, np.mean(far))):
+        rows = [np.eye(k)[own] for k, own in zip(STATES, codes.T, strict=True)]
+        mixture = Mixture(weights=np.full(len(codes), 1 / len(codes)), probability=tuple(rows))
+        records = WeightedRecords(n_states=STATES, codes=codes.astype(np.uint16), weights=mixture.weights)
+        for model in (mixture, records):
+            assert joint_estimate._distance(model, measured) == pytest.approx(expected, abs=1e-9)
+
+
+def records_without_dependence(n: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Three records, of which no weights make the tables of people."""
+    chosen = rng.integers(0, 3, n)
+    return [np.array([0, 1, 0])[chosen], np.array([0, 1, 2])[chosen], np.array([0, 1, 3])[chosen]]
+
+
+def test_a_mixture_itself_is_published_of_exact_columns_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here no weights bring records near to the tables."""
+    of_people = people(20_000, 2)
+
+    def weigh(_self: object, _sources: list[Any], _name: str) -> Arrays:
+        codes = np.stack(records_without_dependence(1000, np.random.default_rng(1)), axis=1)
+        facts = {"steps": 20, "risk": 5.0, "discrepancy": 5.0, "reached": False}
+        return {"codes": codes, "weights": np.full(1000, 0.001), **{key: np.array(fact) for key, fact in facts.items()}}
+
+    monkeypatch.setattr(joint_estimate._Estimate, "_weigh", weigh)
+    monkeypatch.setattr(joint_estimate._Estimate, "_alpha", lambda _self: 1.0)
+    for epsilon, allowed, kind in (
+        (None, None, "mixture"),
+        (3.0, None, "records"),
+        (None, lambda codes: codes[0] >= 0, "records"),
+    ):
+        units = [single(variable, states, epsilon=epsilon) for variable, states in enumerate(STATES)]
+        tables = from_columns(randomized(of_people, units, np.random.default_rng(5)), units, STATES)
+        assert estimate(tables, seed=3, records=drawn_from(of_people), allowed=allowed).kind == kind
+
+
+def test_records_of_the_network_alone_are_published_of_exact_columns_that_they_fit_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    weigh, names = joint_estimate._Estimate._weigh, []
+
+    def spoil(self: Any, sources: list[Any], name: str) -> Arrays:
+        names.append(name)
+        return weigh(self, sources if len(sources) == 1 else [records_without_dependence], name)
+
+    monkeypatch.setattr(joint_estimate._Estimate, "_weigh", spoil)
+    of_people = people(20_000, 2)
+    for epsilon, expected in ((None, ["of the network", "and size 1"]), (3.0, ["and size 1"])):
+        units = [single(variable, states, epsilon=epsilon) for variable, states in enumerate(STATES)]
+        tables = from_columns(randomized(of_people, units, np.random.default_rng(5)), units, STATES)
+        found = estimate(tables, seed=3, records=drawn_from(of_people))
+        assert names[: len(expected)] == expected
+        names.clear()
+        near = max(distance(found, of_people, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.005
+        assert (found.kind, near) == ("records", epsilon is None)
+
+
+def test_exact_columns_are_judged_by_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the discrepancy, in which cells of one person count that no record has: a mixture reaches the tables by it."""
+    of_people = people(20_000, 2)
+
+    def weigh(_self: object, _sources: list[Any], _name: str) -> Arrays:
+        facts = {"steps": 20, "risk": 5.0, "discrepancy": 5.0, "reached": False}
+        codes, weights = np.stack(of_people, axis=1), np.full(20_000, 1 / 20_000)
+        return {"codes": codes, "weights": weights, **{key: np.array(fact) for key, fact in facts.items()}}
+
+    monkeypatch.setattr(joint_estimate._Estimate, "_weigh", weigh)
+    tables = from_columns(of_people, [single(variable, states) for variable, states in enumerate(STATES)], STATES)
+    assert estimate(tables, seed=3).reached  # without a network
+    found = estimate(tables, seed=3, records=drawn_from(of_people))
+    assert (found.kind, found.reached) == ("records", False)
+    assert distance(found, of_people, (0, 1)) < 1e-9
 
 
 def test_a_compound_is_one_unit_of_several_variables() -> None:

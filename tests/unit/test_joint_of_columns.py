@@ -78,7 +78,7 @@ def test_records_have_the_dependence_that_the_network_leaves_out() -> None:
     columns = of_chain(4000, 1)
     found = learned(columns, made).joint
     assert found is not None
-    assert found.kind == "hybrid"
+    assert found.kind == "records"
     tables = from_columns(columns, [made.column_unit(i) for i in range(5)], N_STATES)
     for table in tables.tables:
         assert np.abs(found.model.shares(table.units) - table.counts / 4000).sum() < 0.01

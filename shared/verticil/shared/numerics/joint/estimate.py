@@ -6,9 +6,10 @@ the tables the size with the least X + 3 df is kept (`stopping`), without noise 
 
 Where a network was learned from exact or randomized columns, the model is weighted records (`weighted_records`): half of them
 are drawn from the network, which has what no pair shows, and half from the mixture, which is near to all pairs; then they are
-weighed until they have all tables. Where the tables have more cells than there are records to weigh, no weights give all of
-them, and the mixture is published. It also is where it is nearer to the tables of exact columns than the weighed records. Where
-rules or the domain of a compound exclude combinations, the mixture's own records are weighed until they have its tables.
+weighed until they have all tables. Of exact columns, whose tables tell which model is nearest to them, records of the network
+alone and the mixture alone are looked at, too. Where the tables have more cells than there are records to weigh, no weights give
+all of them, and the mixture is published. Where rules or the domain of a compound exclude combinations and there is no network,
+the mixture's own records are weighed until they have its tables.
 
 `holdout_weight` then estimates how much of the model to believe. All of it is a function of the tables, the network and the
 seed, so it adds no privacy cost.
@@ -40,7 +41,7 @@ from verticil.shared.numerics.joint.targets import all_targets
 from verticil.shared.numerics.joint.tuning import TUNING, Size
 from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
 
-Kind = Literal["mixture", "records", "hybrid"]
+Kind = Literal["mixture", "records"]
 
 _COMPONENT_CELLS: Final = 720_000
 """Components times categories (and `atoms.OVERHEAD`) of a mixture that can be published (`formats.joint`)."""
@@ -52,15 +53,15 @@ class JointEstimate:
 
     Attributes:
         model: what is published.
-        kind: what it is made of: a mixture; records of the mixture, for the sake of impossible combinations; or records of the
-            network and the mixture.
+        kind: what it is made of: a mixture; or weighed records, of the network, of both, or of the mixture for the sake of
+            impossible combinations.
         steps: of the fit: of the mixture, or sweeps over all tables.
         discrepancy: its distance from the tables, in units of what their noise explains; see `stopping`.
         reached: whether it came to its end. If not, `alpha` is all that there is against a bad fit.
         alpha: the share of the model in what is published, the rest being the product of the margins.
         guarded: whether alpha was estimated; it is 1 where there is no noise, or no part to hold out.
         start: the distribution of each variable on its own.
-        size: of the mixture.
+        size: of the mixture, if there is one.
         shrunk: whether the mixture was fitted to tables that were shrunk towards independence; see `shrinkage`.
         tables_nearer: with noise on the tables and a fit that did not reach them, how many times nearer to the truth the tables
             themselves are, negative counts taken as 0, where they are estimated to be nearer; else None.
@@ -156,7 +157,7 @@ class _Estimate:
         kind: Kind = "mixture"
         model: JointModel
         if "codes" in facts:
-            model, kind = self._with_product(_weighted(self._tables, facts), alpha), "hybrid"
+            model, kind = self._with_product(_weighted(self._tables, facts), alpha), "records"
         else:
             mixture = model = as_mixture(self._layout, _rows(facts), self._start, alpha, _weights(facts))
             if self._restricted:
@@ -184,13 +185,17 @@ class _Estimate:
         """
         noisy = self._tables.has_noise
         best: tuple[Size, Arrays] | None = None
+        if source is not None and self._is_plain():
+            best = TUNING.usual, self._ranked(self._weigh([source], "of the network"))
         for number, size in enumerate(self._sizes(), 1):
             if size.rate > TUNING.usual.rate and noisy and self._layout.n_entries > TUNING.large:
                 break
             fitted = self._fit(f"size {number}", size, [self._seed], shrunk=self._shrunk)
             if source is not None:
-                fitted = self._choose_kind(fitted, self._weigh(source, fitted, f"{number}"))
-            if best is None or _rank(fitted) < _rank(best[1]):
+                mixture = as_mixture(self._layout, _rows(fitted), self._start, 1.0, _weights(fitted))
+                both = self._ranked(self._weigh([source, atoms.of_mixture(mixture)], f"and size {number}"))
+                fitted = min((both, self._ranked(fitted)), key=self._rank) if self._is_plain() else both
+            if best is None or self._rank(fitted) < self._rank(best[1]):
                 best = size, fitted
             wants_more = not fitted["reached"] or (noisy and int(fitted["steps"]) >= TUNING.nearly_all * size.steps)
             if not wants_more and (size.components >= TUNING.usual.components or not noisy):
@@ -198,21 +203,28 @@ class _Estimate:
         assert best is not None
         return best
 
-    def _choose_kind(self, mixture: Arrays, weighed: Arrays) -> Arrays:
-        """Return what is nearer to the tables of exact columns; of others, and of restricted ones, the weighed records.
+    def _is_plain(self) -> bool:
+        """Return whether columns are exact and all records possible: the distance to the tables tells which model is nearest."""
+        return not (self._restricted or self._tables.is_randomized or self._tables.has_noise)
 
-        Nearer by the distance that people see, with which sizes are then compared, too. The discrepancy would let cells of one
-        or two people decide that no record of the network or of the mixture has (diabetes: .0010 in place of .0005).
+    def _ranked(self, facts: Arrays) -> Arrays:
+        """Return a fit, or weighed records, with the distance to the tables as its risk where that tells.
+
+        The discrepancy lets cells of one or two people decide there, which records may lack (diabetes: it would take a mixture
+        at .0010 in place of records at .0004).
         """
-        if self._restricted or self._tables.is_randomized:
-            return weighed
-        models = (
-            _weighted(self._tables, weighed),
-            as_mixture(self._layout, _rows(mixture), self._start, 1.0, _weights(mixture)),
-        )
-        distances = [_distance(model, self._tables) for model in models]
-        nearer = int(np.argmin(distances))
-        return {**(weighed, mixture)[nearer], "risk": np.array(distances[nearer])}
+        if not self._is_plain():
+            return facts
+        model: JointModel
+        if "codes" in facts:
+            model = _weighted(self._tables, facts)
+        else:
+            model = as_mixture(self._layout, _rows(facts), self._start, 1.0, _weights(facts))
+        return {**facts, "risk": np.array(_distance(model, self._tables))}
+
+    def _rank(self, facts: Arrays) -> tuple[bool, float]:
+        """Return a rank that is least for the best model."""
+        return not facts["reached"] and not self._is_plain(), float(facts["risk"])
 
     def _sizes(self) -> tuple[Size, ...]:
         """Return the sizes to try; of columns with too few records to weigh the second has all components that fit."""
@@ -234,17 +246,15 @@ class _Estimate:
         """Return whether records are weighed: not of a model that is hardly believed, nor fewer of them than cells."""
         return alpha >= TUNING.least_alpha and atoms.n_atoms(self._tables.n_states) >= self._tables.n_cells
 
-    def _weigh(self, records: atoms.Records, fitted: Arrays, name: str) -> Arrays:
-        """Weigh records of the network and of the mixture, half of each, until they have all tables."""
-        mixture = as_mixture(self._layout, _rows(fitted), self._start, 1.0, _weights(fitted))
-        sources = [records, atoms.of_mixture(mixture)]
+    def _weigh(self, sources: Sequence[atoms.Records], name: str) -> Arrays:
+        """Weigh records, of each source as many, until they have all tables."""
 
         def do() -> Arrays:
             codes, weights = self._draw_atoms(sources, 1, 4)
             goal = 0.0 if self._tables.is_randomized else TUNING.exact_goal
             return _raked(atoms.rake(self._tables, codes, weights, goal=goal, work=self._work))
 
-        return self._work.piece(f"hybrid {name}", do)
+        return self._work.piece(f"records {name}", do)
 
     def _possible(self, mixture: Mixture) -> WeightedRecords:
         """Return possible records of a mixture, with weights that give them its tables of pairs."""
@@ -406,11 +416,6 @@ def _weights(fitted: Arrays) -> Floats | None:
     return np.asarray(fitted["weights"], dtype=np.float64) if "weights" in fitted else None
 
 
-def _rank(fitted: Arrays) -> tuple[bool, float]:
-    """Return a rank that is least for the best fit."""
-    return not fitted["reached"], float(fitted["risk"])
-
-
 def share_of_noisy(piece: str, done: int, most: int) -> float:
     """Return how much of an estimate from noisy tables is done, at most: what stops early, or is not tried, leaps to its end.
 
@@ -498,7 +503,7 @@ def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> No
 
 
 def _identity(tables: NoisyTables, seed: int, divisions: Sequence[Division] = ()) -> bytes:
-    """Return 32 bytes that name the tables, the seed and the estimator (8: the nearer of two kinds for exact columns)."""
+    """Return 32 bytes that name the tables, the seed and the estimator (8: the nearest of three for exact columns)."""
     of = f"{tables.n_states} {tables.n_records} {tables.relation} {tables.orders}"
     digest = hashlib.sha256(f"joint 8 {seed} {TUNING.sizes} {of}".encode())
     for runs in () if tables.coarse is None else tables.coarse.runs:
