@@ -384,14 +384,14 @@ def move_near(  # noqa: PLR0917  # numba kernels take positions
     key, old_key, scale, k = whole[new], whole[old], drawn_scale(stream), int(n_states[v])
     first, last, step = int(places[key]), int(places[key + 1]), int(steps_in[new])
     old_first, old_last, old_step = int(places[old_key]), int(places[old_key + 1]), int(steps_in[old])
-    masses_about(key, scale * worth[key], pseudo[new], log_shares, index, places, mass)
+    masses_about(int(key), float(scale * worth[key]), float(pseudo[new]), log_shares, index, places, mass)
     draw_rows(first, last, step, k, mass, stream, other)
     gain = prior[new] - prior[old] - log_dirichlet(first, last, step, k, mass, other)
     mass[first:last] = pseudo[new]
     gain += log_dirichlet(first, last, step, k, mass, other)
     for c in range(len(log_shares)):
         new_log_shares[c] = log_shares[c] + other[index[key, c]] - theta[v, index[old_key, c]]
-    masses_about(old_key, scale * worth[old_key], pseudo[old], new_log_shares, index, places, mass)
+    masses_about(int(old_key), float(scale * worth[old_key]), float(pseudo[old]), new_log_shares, index, places, mass)
     gain += log_dirichlet(old_first, old_last, old_step, k, mass, theta[v])  # of the way back
     mass[old_first:old_last] = pseudo[old]
     gain -= log_dirichlet(old_first, old_last, old_step, k, mass, theta[v])
