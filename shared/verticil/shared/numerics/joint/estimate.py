@@ -178,10 +178,11 @@ class _Estimate:
         )
 
     def _choose_size(self, source: atoms.Records | None) -> tuple[Size, Arrays]:
-        """Return the size with the least estimated error, and what it gives; one that reaches the tables before others.
+        """Return the best model as arrays, and the size of its mixture: the nearest one of exact columns beside a network; of
+        others the one with the least estimated error, and one that reaches the tables before others.
 
         Args:
-            source: of the network's records, where those and the mixture's are weighed; None: the mixture is published.
+            source: of the network's records, which are weighed; None: a mixture is published.
         """
         noisy = self._tables.has_noise
         best: tuple[Size, Arrays] | None = None
