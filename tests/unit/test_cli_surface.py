@@ -99,6 +99,38 @@ def test_a_wrong_option_is_one_json_error_and_exit_2(path: tuple[str, ...], caps
     assert error["hint"].startswith(f"verticil {' '.join(path)} --help")
 
 
+def test_a_command_without_its_group_names_the_whole_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "release", "--format", "json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["message"] == "there is no command 'verticil verify'"
+    assert error["hint"] == "did you mean `verticil release verify`?"
+    assert main(["frobnicate"]) == 2
+    assert "No such command 'frobnicate'" in capsys.readouterr().err
+
+
+def test_a_path_that_can_be_none_is_no_fault_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "x" * 5000, "--format", "json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == "FILE_MISSING"
+    assert error["message"] == f"{'x' * 200}..: no file can have a name of this length"
+
+
+@pytest.mark.parametrize(
+    "command", ["party init --name a --dir", "man", "pki init --federation f --endpoint h:1 --out"]
+)
+def test_a_file_where_a_folder_is_wanted_is_named(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("mine")
+    assert main([*command.split(), str(tmp_path / "taken"), "--format", "json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["message"]) == (
+        "FILE_MISSING",
+        f"{tmp_path / 'taken'}: a file stands where a folder is wanted",
+    )
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
 def test_an_option_that_is_missing_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["synthesize", "people.csv", "--format", "json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]

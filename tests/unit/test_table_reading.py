@@ -7,6 +7,7 @@ import bz2
 import datetime as dt
 import gzip
 import lzma
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -418,3 +419,17 @@ def test_a_file_of_sas_is_read_cell_by_cell(tmp_path: Path) -> None:
         ["d", "-1.4", "1583-01-01", "1583-01-01", "2", "1", "16:10:10"],
         ["e", "1000.3", "", "", "1", "1", ""],
     ]
+
+
+def test_what_is_no_file_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name, words in (
+        (".", "is a folder"),
+        ("gone.csv", "no such file"),
+        ("gone.xlsx", "no such file"),
+        ("pipe.csv", "is a pipe or a device, expected a file"),
+    ):
+        with pytest.raises(DataFault, match=words) as caught:
+            guess_reading(tmp_path / name)
+        assert caught.value.code == "DATA_FILE_MISSING"
+        assert "party.toml" not in caught.value.hint  # the path was given on the command line

@@ -178,7 +178,16 @@ class Commands(TyperGroup):
         return None if entry is None else TyperCommand(cmd_name, help=entry.help)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the command that is asked for, loaded, and its arguments."""
+        """Return the command that is asked for, loaded, and its arguments.
+
+        Raises:
+            Misuse: USAGE, a group has the command, which was asked for without the group.
+        """
+        if args and entry_of(args[0]) is None:
+            groups = [name for name, own in self.commands.items() if args[0] in getattr(own, "commands", ())]
+            if groups:
+                whole = " or ".join(f"`verticil {group} {args[0]}`" for group in groups)
+                raise Misuse("USAGE", f"there is no command 'verticil {args[0]}'", hint=f"did you mean {whole}?")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load(name), rest
 

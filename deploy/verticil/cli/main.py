@@ -24,6 +24,14 @@ from verticil.shared.core.installation import install_command
 from verticil.shared.storage.disk import is_disk_full, write_fault
 
 _NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_WRONG_PATH: Final[dict[int | None, str]] = {
+    errno.EEXIST: "a file stands where a folder is wanted",
+    errno.ENOTDIR: "a file stands where a folder is wanted",
+    errno.EISDIR: "is a folder, expected a file",
+    errno.ENAMETOOLONG: "no file can have a name of this length",
+    errno.ELOOP: "links that lead to each other",
+}
+_LONGEST_NAME: Final = 200  # characters of a path in a message
 _OPTIONAL: Final = {
     "pandas": "analyst",
     "scipy": "peer",
@@ -98,7 +106,9 @@ def _hint_of(error: TyperException) -> str:
 
 
 def _last_resort(error: Exception, *, form: Format) -> int:
-    """Report a disk that is full or read-only, or a fault of ours: a stable code, and no text that could carry a value."""
+    """Report a disk that is full or read-only, a path that can be none, or a fault of ours: a stable code, and no text that could
+    carry a value.
+    """
     if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _OPTIONAL:
         hint = install_command(_OPTIONAL[package])
         return report_error(
@@ -107,6 +117,11 @@ def _last_resort(error: Exception, *, form: Format) -> int:
     if isinstance(error, OSError) and (is_disk_full(error) or error.errno in _NOT_OURS):
         where = error.filename if isinstance(error.filename, str) else "a file that was being written"
         return report_error(write_fault(error, Path(where), hint="make room there and run it again"), form=form)
+    if isinstance(error, OSError) and error.errno in _WRONG_PATH and isinstance(name := error.filename, str):
+        name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}.."
+        return report_error(
+            Misuse("FILE_MISSING", f"{name}: {_WRONG_PATH[error.errno]}", hint="give another path"), form=form
+        )
     import traceback
 
     frame = traceback.extract_tb(error.__traceback__)[-1]

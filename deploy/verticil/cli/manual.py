@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from verticil.cli.output import Format, FormatOption, emit, say
-from verticil.shared.core.errors import Misuse
 
 _EXIT_CODES: Final = {
     "0": "The command did what it says.",
@@ -35,12 +34,7 @@ def man_command(
 ) -> None:
     """Write the manual pages of all commands into a folder, for `man verticil`; older ones there are replaced."""
     pages = manual_pages()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise Misuse(
-            "USAGE", f"{folder}: a file stands where a folder is wanted", hint="name another folder"
-        ) from error
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
     if not emit({"folder": str(folder), "pages": list(pages)}, form=form):

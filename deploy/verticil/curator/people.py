@@ -30,7 +30,7 @@ from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study
-from verticil.tables.reading import check_is_file, guess_reading
+from verticil.tables.reading import guess_reading
 from verticil.tables.settings import drafted_id, settings_of
 
 
@@ -160,7 +160,6 @@ def read_whose(
     Raises:
         DataFault: as `read_table`; DISK_FULL, STATE_CORRUPT.
     """
-    check_is_file(path)
     folder = state.database.path.parent
     settings = settings_of(people_study(study), study.parties[0])
     if id_column is None:

@@ -38,7 +38,6 @@ from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study
 from verticil.shared.study.vocabulary import PUBLIC
-from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
 
 if TYPE_CHECKING:
@@ -104,7 +103,6 @@ def read_table(
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_COLUMN_MISSING; DATA_ID_DUPLICATE, DATA_ID_MISSING, a person has
             several rows or none of a name; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
     """
-    check_is_file(path)
     own_study = people_study(study)
     rule, guesses = rule_for(own_study, study.parties[0], path, id_column or "")
     rule = with_properties(rule, study.knowledge, study.schema.names)

@@ -30,7 +30,6 @@ from verticil.shared.related.tables import RelatedTable, is_structural
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study, rows_study
 from verticil.shared.synthesis.record_checks import read_records as read_synthetic
-from verticil.tables.reading import check_is_file
 from verticil.tables.settings import rule_for
 
 TITLES: Final[Mapping[str, str]] = {
@@ -118,7 +117,6 @@ def compare_related(
         )
     rng, notes = np.random.default_rng(seed), list[str]()
     of_people = dataclasses.replace(people_study(study), drafted={})
-    check_is_file(real)
     rule, _ = rule_for(of_people, study.parties[0], real, id_column)
     ids = read_records(rule, [], study.linkage.normalise).ids
     tags = np.arange(len(ids), dtype="<u4").view(np.uint8).reshape(-1, 4)
@@ -151,7 +149,6 @@ def _real_codes(
     rng: np.random.Generator,
 ) -> tuple[list[Codes], list[str]]:
     """Return the codes of real people in the order of the schema, of columns of other tables zeros; and notes."""
-    check_is_file(path)
     rule, remarks = rule_for(rows_study(study, table), table.party, path, id_column)
     laid = read_rows(rule, table, study.schema, people, key=bytes(32))
     n = len(people.tags)

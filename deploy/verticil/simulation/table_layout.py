@@ -12,7 +12,7 @@ from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study, rows_study
-from verticil.tables.reading import check_is_file, guess_reading
+from verticil.tables.reading import guess_reading
 from verticil.tables.settings import Settings, settings_of, with_columns
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ def _read(table: Path | str | pd.DataFrame, *, sheet: str = "") -> pd.DataFrame:
 
     if isinstance(table, pd.DataFrame):
         return table
-    path = Path(table)
-    check_is_file(path)
-    rule = guess_reading(path, sheet=sheet).rule
+    rule = guess_reading(Path(table), sheet=sheet).rule
     names = header(rule)
     if (fault := missing_columns(rule, names, names)) is not None:
         raise fault
@@ -139,8 +137,8 @@ def _rule(
     if isinstance(table, DatasetRule):
         rule = table
     elif isinstance(table, str | Path):
-        check_is_file(path := Path(table))
-        rule = dataclasses.replace(guess_reading(path, sheet=settings_of(study, name).sheet).rule, id=id_column)
+        reading = guess_reading(Path(table), sheet=settings_of(study, name).sheet)
+        rule = dataclasses.replace(reading.rule, id=id_column)
     else:
         table.to_parquet(place, index=False)
         rule = DatasetRule(path=place, format="parquet", id=id_column)

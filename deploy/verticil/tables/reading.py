@@ -43,27 +43,33 @@ def check_is_file(path: Path) -> None:
     Raises:
         DataFault: DATA_FILE_MISSING.
     """
-    if not path.is_file():
-        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
+    if path.is_file():
+        return
+    problem, hint = "no such file", "check the path that was given for the table"
+    if path.is_dir():
+        problem = "is a folder, expected a file"
+    elif path.exists():  # the table is read more than once
+        problem, hint = "is a pipe or a device, expected a file", "write the table to a file and give its path"
+    raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint=hint)
 
 
 def guess_reading(path: Path, *, sheet: str = "") -> Reading:
-    """Guess how a file is read. One that is not there, or no table, is for the reader to refuse.
+    """Guess how a file is read. One that is empty is for the reader to refuse.
 
     Args:
         path: the file.
         sheet: of a workbook; empty: the first one with rows.
 
     Raises:
-        DataFault: DATA_UNREADABLE, most of its lines become no row.
+        DataFault: DATA_FILE_MISSING; DATA_UNREADABLE, most of its lines become no row.
         Misuse: CONFIG_INVALID, its kind needs a package that is not installed.
     """
+    check_is_file(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
     ending = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _PACKINGS else suffixes[-1] if suffixes else ""
     kind = ENDINGS.get(ending, "csv")
     rule = DatasetRule(path=path, format=kind if kind not in DATABASES else "csv", id="", sheet=sheet)
-    if not path.is_file() or not path.stat().st_size:
+    if not path.stat().st_size:
         return Reading(rule=rule)
     if kind in WORKBOOKS:
         return _of_workbook(rule)
