@@ -41,8 +41,9 @@ from verticil.shared.study.document import Study
 
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
 SAME = (
-    "the same figures count for everybody, by what is published; this site has set no limit for this reader, so it refuses "
-    "noisy tables that only this reader gets; to allow them, add max_public_epsilon and max_public_epsilon_lifetime to [policy]"
+    "the same figures hold for everybody, by what is published; this site has set no limit for noisy tables that only this "
+    "reader gets, so it refuses them; to allow them, set max_public_epsilon and max_public_epsilon_lifetime in [policy] of "
+    "party.toml"
 )
 STATED = """max_public_epsilon = 5.0
 max_public_epsilon_lifetime = 7.5
@@ -168,8 +169,8 @@ def test_where_masked_studies_are_permitted_their_limits_are_named_on_the_accoun
     digest = offer(folder, release_study)
     configured(folder, MASKED)
     alone = (
-        f"this site has set no limit for this reader: it permits {OF_MASKED}, and refuses everything else; to allow them, add"
-        " max_public_epsilon and max_public_epsilon_lifetime to [policy]"
+        f"this site has set no limit for this reader: it permits {OF_MASKED}, and refuses everything else; to allow them, set"
+        " max_public_epsilon and max_public_epsilon_lifetime in [policy] of party.toml"
     )
     for command in (("show", digest), ("status",), ("ledger",), ("inbox",)):
         shown = said(folder, capsys, *command)

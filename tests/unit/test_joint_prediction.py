@@ -62,6 +62,13 @@ def test_without_noise_the_joint_model_is_near_and_where_all_is_noise_no_nearer_
     assert of(None, 50_000, sigma=1.0).independent == pytest.approx(near.independent, rel=0.01)
 
 
+def test_no_distance_is_beyond_the_largest_that_there_is() -> None:
+    drowned = of(0.05, 30, sigma=500.0)
+    assert (drowned.two_way, drowned.three_way, drowned.independent) == (1.0, 1.0, 1.0)
+    assert 0.5 < drowned.one_way <= 1
+    assert drowned.no_nearer
+
+
 def test_typical_shares_have_the_evenness_that_is_stated() -> None:
     for k in (2, 3, 20, 500):
         shares = typical_shares(k)

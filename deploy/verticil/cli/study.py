@@ -256,7 +256,7 @@ def _columns_table(study: Study, table: StudyTable) -> Table:
             "∞" if math.isinf(row.gamma) else f"{row.gamma:.1f}",
             f"{100 * row.kept:.0f}%",
             "-" if row.subset_size is not None else f"{row.condition_number:.2f}",
-            f"{100 * row.half_width:.2f}pp",
+            f"{100 * row.half_width:.2f}pp" if row.half_width <= 1 else ">100pp",
             f"{row.effective_records:,.0f}",
             *(() if row.read_by is None else (", ".join(row.read_by) or "nobody",)),
             "[yellow]too noisy[/]" if row.too_noisy and row.is_sent else "",

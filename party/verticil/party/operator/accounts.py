@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from verticil.party.operator.view_model import AccountCost, AccountSpent, CostView, Spent
 
 _NOT_STATED: Final = (
-    "this site has set no limit for this reader, so it refuses noisy tables that only this reader gets; {remedy}"
+    "this site has set no limit for noisy tables that only this reader gets, so it refuses them; {remedy}"
 )
 _ONLY_MASKED: Final = (
     "this site has set no limit for this reader: it permits {masked}, and refuses everything else; {remedy}"
 )
-_REMEDY: Final = "to allow them, add {keys} to [policy]"
+_REMEDY: Final = "to allow them, set {keys} in [policy] of party.toml"
 
 
 def people_words(same_people: SamePeople, dataset: str) -> tuple[str, ...] | None:
@@ -61,7 +61,7 @@ def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...
     """Describe the further accounts where `one_for_all`; empty where there are none."""
     others = " and for ".join(account.reader for account in accounts[1:])
     text = "; ".join(dict.fromkeys(map(not_stated, accounts[1:])))
-    return (f"the same figures count for {others}; {text}",) if others else ()
+    return (f"the same figures hold for {others}; {text}",) if others else ()
 
 
 def besides(row: CostView | BudgetView | Spent, words: Sequence[str] = ()) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from verticil.shared.core.name_lists import shortened
-from verticil.shared.pages.words import epsilon_text, greek, pair_text, sentence, size_text, when_text
+from verticil.shared.pages.words import epsilon_text, greek, pair_text, points_text, sentence, size_text, when_text
 from verticil.shared.release import wording
 from verticil.shared.study.protocols import PROTOCOLS
 
@@ -33,6 +33,7 @@ def _summary_of(model: str) -> str:
 _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "counted": wording.count,
     "epsilon": epsilon_text,
+    "points": points_text,
     "greek": greek,
     "left": wording.left,
     "pair": pair_text,

@@ -26,6 +26,15 @@ def pair_text(epsilon: float | None, delta: float | None) -> str:
     return epsilon_text(epsilon) + (f", δ {delta:g}" if delta and math.isfinite(delta) else "")
 
 
+def points_text(width: float) -> str:
+    """Write half of the interval of a share, in percentage points; no share is off by more than 100.
+
+    >>> points_text(0.3384), points_text(2.7279)
+    ('33.8 points', 'over 100 points')
+    """
+    return f"{100 * width:.1f} points" if width <= 1 else "over 100 points"
+
+
 def greek(words: str) -> str:
     """Words with the letters that the page has for both numbers.
 

@@ -130,7 +130,9 @@ def predict(
         hidden *= (_mean_of_triples(columns) - 1) * n**-0.375
         three = math.sqrt(3 * (two**2 - margins**2) + (1.5 * margins) ** 2 + hidden**2)
     one = sum(column.alike * float(np.sqrt(column.missed).sum()) for column in columns) * _MEAN_ABSOLUTE / 2 / d
-    return Prediction(two_way=two, three_way=three, independent=independent, one_way=one)
+    # Beyond 1, the largest distance that there is, the sums only say that noise drowns everything.
+    three = None if three is None else min(three, 1.0)
+    return Prediction(two_way=min(two, 1.0), three_way=three, independent=min(independent, 1.0), one_way=min(one, 1.0))
 
 
 def _columns(channels: Sequence[Channel], n: int, sigma: float, one_way_sigma: float) -> list[_Column]:
