@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.analyst.draft import NOTE, REVIEW, Wording, draft
+from verticil.analyst.draft import NOTE, REVIEW, Wording, draft, draft_study
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
 from verticil.party.dataset.source import check_records, read_records
@@ -159,6 +159,20 @@ def test_a_single_table_needs_no_id(tmp_path: Path):
     pd.DataFrame({"a": ["x", "y"] * 10, "b": ["1", "2"] * 10}).to_csv(tmp_path / "t.csv", index=False)
     _, study = drafted(tmp_path, only="t.csv")
     assert study.schema.names == ("a", "b")
+
+
+def test_the_column_that_was_taken_for_the_id_is_named(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"id": range(20), "a": ["x", "y"] * 10, "b": ["1", "2"] * 10}).to_csv(path, index=False)
+    said = (
+        '"id" is taken for the column that names the person, since no value of it repeats: it stays out of the records'
+    )
+    [note] = [note for note in draft_study({"only": path}).notes if "names the person" in note]
+    assert note.startswith(said)
+    asked = draft_study({"only": path}, wording=Wording(id_column="id"))
+    assert not any("names the person" in note for note in asked.notes)
+    both = draft_study({"clinic": folder / "clinic.csv", "insurer": folder / "insurer.parquet"}).notes
+    assert both[0].startswith('"id" is taken for the column that names the person in every table, since')
 
 
 def test_bad_tables_are_refused(tmp_path: Path):

@@ -265,7 +265,17 @@ def _write(
         + _tail(sum(block.startswith("[[variable]]") for block in blocks), most, link=len(read) > 1 and n_numbers > 1)
         + _pairs(drafted if len(read) == 1 and not related else {})
     )
-    return Draft(text=text, notes=tuple(all_notes))
+    guessed = [_note_of_id(id_column, len(read))] if id_column and not wording.id_column else []
+    return Draft(text=text, notes=(*guessed, *all_notes))
+
+
+def _note_of_id(id_column: str, n_tables: int) -> str:
+    """Return a note on the column that was taken for the one that names the person."""
+    where = "" if n_tables == 1 else " in every table"
+    return (
+        f"{_quote(id_column)} is taken for the column that names the person{where}, since no value of it repeats: it stays out "
+        "of the records; --id names another one"
+    )
 
 
 _OF_DATA: Final = """\

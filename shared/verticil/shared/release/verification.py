@@ -166,8 +166,8 @@ def verify_release_with(
     Raises:
         VerticilError: as `verify_release`; FILE_MISSING, a file is not there.
     """
-    if revoked is None and ca is not None and ca.with_name(DENY_LIST).is_file():
-        revoked = ca.with_name(DENY_LIST)
+    if revoked is None and ca is not None and (beside := ca.parent / DENY_LIST).is_file():
+        revoked = beside
     for path in (ca, revoked):
         if path is not None and not path.is_file():
             raise Misuse("FILE_MISSING", f"{path}: no such file")
