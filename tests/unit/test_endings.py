@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from support.documents import study_toml
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.toml_table import Table
+from verticil.shared.documents.written_values.dates import DAY
 from verticil.shared.numerics.estimation.profiles import grid_of
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.codebook import variable_from
@@ -126,6 +128,27 @@ def test_times_of_day_end_on_their_minutes(form: str, endings: dict[str, float],
     assert last is None or set((values % 3600).tolist()) == last
 
 
+@pytest.mark.parametrize("year", [1950, 2020])
+def test_moments_keep_their_times_of_day_before_1970_too(year: int) -> None:
+    table = {"party": "a", "name": "seen", "type": "datetime"}
+    table |= {
+        "bins": [dt.datetime(year, month, 1) for month in (1, 3, 6)],
+        "endings": {"08:00:00": 0.7, "16:30:00": 0.3},
+    }
+    variable = variable_from(Table(table, source="test"))
+    values = numbers(variable, np.array([0, 1] * 2_000))
+    assert ends_so(variable, values).all()
+    times, counts = np.unique(values % DAY, return_counts=True)
+    assert times.tolist() == [8 * 3600, 16.5 * 3600]
+    assert counts[0] / 4_000 == pytest.approx(0.7, abs=0.04)  # five standard errors
+    assert find_endings(*counted(values), kind="datetime", pattern="YYYY-MM-DDThh:mm:ss") == (
+        ("08:00:00", pytest.approx(0.7, abs=0.04)),
+        ("16:30:00", pytest.approx(0.3, abs=0.04)),
+    )
+    quarters = variable_from(Table({**table, "endings": {"15": 1.0}, "format": "YYYY-MM-DD hh:mm"}, source="test"))
+    assert set((numbers(quarters, np.array([0, 1] * 500)) % 3600).tolist()) == {900}
+
+
 def test_columns_without_endings_keep_the_numbers_that_they_had() -> None:
     codes = np.random.default_rng(3).integers(0, 3, 500)
     ended, plain = price(endings={"99": 1.0}), price()
@@ -146,6 +169,10 @@ def test_columns_without_endings_keep_the_numbers_that_they_had() -> None:
         ({"endings": {"99": 0.5}, "representatives": [1, 6, 20]}, "without representatives"),
         ({"type": "date", "decimals": None, "bins": None, "endings": {"01": 1.0}}, "this key goes with"),
         ({"type": None, "decimals": None, "endings": {"01": 1.0}}, "has no type"),
+        (
+            {"type": "time", "decimals": None, "bins": ["08:00", "12:00", "18:00"], "endings": {"09:00:00": 1.0}},
+            "'09:00:00' is none",
+        ),
     ],
 )
 def test_endings_that_cannot_be_are_refused(keys: dict[str, object], words: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from verticil.analyst.draft import Wording, draft
@@ -17,6 +18,7 @@ from verticil.shared.documents.toml_table import Table
 from verticil.shared.documents.written_values.dates import DAY
 from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.reading import read_study_text
+from verticil.shared.synthesis.synthesis import decode
 from verticil.tables.columns import ColumnProfile
 from verticil.tables.profile import profile_table
 from verticil.tables.ranges import outer_ends
@@ -261,3 +263,59 @@ def test_a_table_with_65_537_texts_has_no_category_for_each_and_says_how_to_grou
     column, words = profile_of(tmp_path, [f"c{place:05d}" for place in range(65_537)] * 2)
     assert column.left_out
     assert "group_by" in words
+
+
+# ---- moments with an order of their own
+
+
+def profile_of_frame(tmp_path: Path, values: object) -> tuple[ColumnProfile, str]:
+    """Return the profile of one column of a data frame, and its lines of a draft."""
+    pd.DataFrame({"x": values, "sex": ["F", "M"] * (N // 2)}).to_parquet(tmp_path / "t.parquet", index=False)
+    text = draft({"owner": tmp_path / "t.parquet"}, wording=Wording(title="a", purpose="b", bins=True))
+    return profile_table("owner", tmp_path / "t.parquet").columns[0], text
+
+
+@pytest.mark.parametrize(
+    ("moments", "pattern", "where"),
+    [
+        (pd.to_datetime(DAYS), "YYYY-MM-DDT00:00:00", "at midnight"),
+        (pd.to_datetime(DAYS).tz_localize("UTC"), "YYYY-MM-DDT00:00:00Z", "at midnight"),
+        (pd.to_datetime(DAYS).to_period("M").to_timestamp(), "YYYY-MM-01T00:00:00", "on the first of a month"),
+        ([day.replace(day=1) for day in DAYS], "YYYY-MM-01", "on the first of a month"),
+        (pd.to_datetime(MOMENTS), "", ""),
+        (pd.to_datetime([*MOMENTS[:-1], MOMENTS[0].replace(hour=0, minute=0, second=0)]), "", ""),
+        (pd.to_datetime(DAYS) + pd.to_timedelta([0] * (N - 1) + [1], unit="s"), "", ""),
+        ([*[day.replace(day=1) for day in DAYS[:-1]], dt.date(2016, 2, 2)], "", ""),
+        (pd.to_datetime(DAYS).tz_localize("Europe/Zurich"), "", ""),
+    ],
+)
+def test_moments_that_are_all_at_midnight_or_on_a_first_stay_so(
+    tmp_path: Path, moments: object, pattern: str, where: str
+) -> None:
+    profile, text = profile_of_frame(tmp_path, moments)
+    assert profile.whole_format == pattern
+    assert (f'format = "{pattern}"  # review' in text) is bool(pattern)
+    assert ("those of records are, too" in text) is bool(where)
+    assert where in text
+    if pattern:
+        study = read_study_text(text.replace("reviewed = false", "reviewed = true"), tmp_path)
+        frame = decode(
+            study.schema, [np.arange(N, dtype=np.uint8) % k for k in study.schema.n_states], np.random.default_rng(1)
+        )
+        drawn = pd.to_datetime(frame["x"]).dt.tz_localize(None)
+        assert (drawn == (drawn.dt.to_period("M").dt.to_timestamp() if "01" in pattern else drawn.dt.floor("D"))).all()
+
+
+def test_few_days_with_enough_rows_are_points_and_others_are_not(tmp_path: Path) -> None:
+    waves = [dt.date(2020 + year, month, 15) for year in range(3) for month in (3, 9)]
+    assert profile_of_frame(tmp_path, [waves[i % 6] for i in range(N)])[0].points == tuple(
+        float((day - dt.date(1970, 1, 1)).days) for day in waves
+    )
+    weekly = [dt.date(2020, 1, 6) + dt.timedelta(days=7 * (i % 30)) for i in range(N)]
+    assert len(profile_of_frame(tmp_path, weekly)[0].points) == 30
+    for days in (
+        [dt.date(2020, 1, 6) + dt.timedelta(days=7 * (i % 31)) for i in range(N)],  # more than a scale has
+        [dt.date(2020, 1, 6) + dt.timedelta(days=i % 30) for i in range(N)],  # nobody is missing between
+        [waves[i % 5 if i < N - 9 else 5] for i in range(N)],  # nine people have a day of their own
+    ):
+        assert profile_of_frame(tmp_path, days)[0].bins

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 import verticil.api as vt
 from verticil.api.frames import typed_column
 from verticil.curator.reading import read_table
-from verticil.party.dataset.encoding import Codebook
+from verticil.party.dataset.encoding import Codebook, style_of
 from verticil.party.dataset.perturb import codebook_digest
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
+from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -281,6 +282,14 @@ def test_days_of_the_first_and_of_the_last_year_are_days() -> None:
     variable = variable_of('type = "date"', "bins = [0001-01-01, 1066-10-14, 9999-12-31]")
     assert codes_of(variable, ["0001-01-01", "1066-10-14", "9999-12-30"]).tolist() == [0, 1, 1]
     assert DatePattern.of("YYYY-MM-DD").read("1066-10-14") == variable.bins[1] * DAY  # type: ignore[index]
+
+
+@pytest.mark.parametrize("form", ["DD.MM.YYYY hh:mm:ss", "YYYY-MM-DDThh:mm:ss", "MONTH DD, YYYY at hh:mm:ss.f AM"])
+def test_a_format_is_read_beside_the_usual_ways_however_long_it_is(form: str) -> None:
+    variable = variable_of('type = "datetime"', f'format = "{form}"', "bins = [2019-01-01, 2020-01-01, 2021-01-01]")
+    seconds = float(dt.datetime(2020, 5, 7, 13, 45, tzinfo=dt.UTC).timestamp())
+    read = value_reader("datetime", style_of(variable, "plain"))
+    assert read("2020-05-07 13:45") == read(DatePattern.of(form).write(seconds)) == seconds
 
 
 def test_the_example_of_the_page_is_a_study() -> None:

@@ -46,6 +46,7 @@ REVIEW: Final = "# review: categories must be public knowledge"
 _MEANS: Final = "# review: of the numbers in each bin, which tells something about these rows; left out: spread evenly"
 _BOUNDS: Final = "# review: the lowest and the highest value that can be, by public knowledge"
 _ENDINGS: Final = "  # review: the digits that most numbers end in, and the share of each"
+_EVEN: Final = "  # review: so are all of them in the table"
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
@@ -493,7 +494,8 @@ def _range_lines(item: ColumnProfile, review: str, wording: Wording, *, measured
     if item.kind == "number" and item.decimals is not None:
         yield f"decimals = {item.decimals}"
     if item.format:
-        yield f"format = {_quote(item.format)}"
+        is_seen = item.whole_format and not wording.is_public(item.name)
+        yield f"format = {_quote(item.format)}{_EVEN if is_seen else ''}"
     if item.timezone:
         yield f"timezone = {_quote(item.timezone)}"
     if wording.means and item.bins and item.numbers is not None and item.kind in NUMBERS:

@@ -43,6 +43,7 @@ class ColumnProfile:
         recode: text of the table -> category, where blanks stand around it.
         categories: in order; of a number those that are its points alone.
         timezone: of moments; empty: none.
+        whole_format: of moments that are all at midnight, or on the first of a month; empty: they are not.
         endings: digits that most values end in, with their shares; empty: none.
         bins, points: on the scale of the type (`written_values.reading.value_reader`).
         far: points far from all other numbers.
@@ -69,6 +70,7 @@ class ColumnProfile:
     bins: tuple[float, ...] = ()
     points: tuple[float, ...] = ()
     timezone: str = ""
+    whole_format: str = ""
     endings: Endings = ()
     far: tuple[float, ...] = ()
     n_other: int = 0
@@ -81,6 +83,8 @@ class ColumnProfile:
     @property
     def format(self) -> str:
         """The pattern of moments that a study states, because it is another than the usual one; empty: it states none."""
+        if self.whole_format:
+            return self.whole_format
         return self.written.split(" | ")[0] if self.kind in MOMENTS and not self.timezone else ""
 
     @property

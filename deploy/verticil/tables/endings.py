@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
 from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.documents.written_values.dates import DAY
 from verticil.shared.documents.written_values.reading import NUMBERS
 from verticil.shared.study.endings import Endings, lattice_of
 from verticil.tables.ranges import FEWEST_ROWS
@@ -23,7 +24,9 @@ _BETTER: Final = 1.15  # times the information of shorter endings
 _ALL: Final = 0.98  # of the rows: the others are slips of the pen
 
 
-def find_endings(values: Floats, weights: Ints, *, kind: str, decimals: int = 0, pattern: str = "") -> Endings:
+def find_endings(
+    values: Floats, weights: Ints, *, kind: str, decimals: int = 0, pattern: str = "", zone: str = ""
+) -> Endings:
     """Return the endings that a column keeps, with their shares of the rows, rounded; empty: its digits are spread.
 
     Args:
@@ -32,8 +35,10 @@ def find_endings(values: Floats, weights: Ints, *, kind: str, decimals: int = 0,
         kind: the column's type.
         decimals: of a number.
         pattern: of a moment.
+        zone: of moments, which are in UTC; of one whose hours differ from UTC's no time of day is an ending.
     """
-    units = np.abs(np.round(values * 10.0**decimals)).astype(np.int64)
+    units = np.round(values * 10.0**decimals).astype(np.int64)
+    units = np.abs(units) if kind in NUMBERS else units
     n = int(weights.sum())
     if n < 2 * FEWEST_ROWS:
         return ()
@@ -42,7 +47,7 @@ def find_endings(values: Floats, weights: Ints, *, kind: str, decimals: int = 0,
     spread = float(last - first) * 10.0**decimals
     best: Endings = ()
     most = 0.0
-    for texts in _candidates(kind, pattern):
+    for texts in _candidates(kind, pattern, units, weights, has_hours=zone in {"", "UTC"}):
         period = lattice_of(texts[0], kind, pattern).period
         if spread < _PERIODS * period:
             break
@@ -61,12 +66,19 @@ def find_endings(values: Floats, weights: Ints, *, kind: str, decimals: int = 0,
     return best
 
 
-def _candidates(kind: str, pattern: str) -> Sequence[Sequence[str]]:
-    """Return the endings of each length, the shortest first."""
+def _candidates(kind: str, pattern: str, units: Ints, weights: Ints, *, has_hours: bool) -> Iterator[Sequence[str]]:
+    """Yield the endings of each length, the shortest first; of the times of day those that most rows have."""
     if kind in NUMBERS:
-        return [[f"{digits:0{length}}" for digits in range(10**length)] for length in range(1, _LONGEST + 1)]
+        yield from ([f"{digits:0{length}}" for digits in range(10**length)] for length in range(1, _LONGEST + 1))
+        return
     minutes = [f"{minute:02}" for minute in range(60)]
-    return [minutes, [f"{minute}:00" for minute in minutes]] if "ss" in pattern else [minutes]
+    yield minutes
+    if "ss" in pattern:
+        yield [f"{minute}:00" for minute in minutes]
+    if kind == "datetime" and has_hours:
+        counts = np.bincount(units % DAY, weights=weights, minlength=DAY)
+        seconds = np.argsort(-counts, kind="stable")[: _MOST + 1].tolist()
+        yield [f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}" for second in seconds]
 
 
 def _rounded(shares: dict[str, float], covered: float) -> Endings:

@@ -20,7 +20,7 @@ from verticil.party.dataset.sources.files import types_without_text
 from verticil.party.dataset.sources.open_source import header
 from verticil.shared.core.arrays import Bools, Floats, Ints
 from verticil.shared.core.name_lists import shortened
-from verticil.shared.documents.written_values.dates import ISO_DATE, DatePattern
+from verticil.shared.documents.written_values.dates import DAY, ISO_DATE, DatePattern
 from verticil.shared.documents.written_values.numbers import OLD_STYLES, NumberStyle
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind, read_texts
 from verticil.shared.study.endings import ENDED_KINDS, Endings
@@ -51,6 +51,7 @@ from verticil.tables.ranges import (
 from verticil.tables.reading import guess_reading
 from verticil.tables.source_types import SourceType, source_types
 from verticil.tables.texts import TextColumn, TextCounts, texts_of
+from verticil.tables.whole_units import find_whole_format
 from verticil.tables.writing import Writing, guess_dates, guess_numbers, is_midnight, sample
 
 NOUNS: Final[Mapping[Kind, str]] = {
@@ -492,14 +493,36 @@ def _with_ranges(
 
 
 def _of_moments(base: ColumnProfile, values: Floats, weights: Ints, choice: Choice) -> ColumnProfile:
+    unit = 1.0 if base.kind == "date" else float(DAY)  # of values, in a day
+    if base.kind != "time":
+        zone = "Z" if base.timezone and not base.format else ""
+        whole, where = find_whole_format(base.pattern + zone, values * (DAY / unit))
+        reason = f"all of its {PLURALS[base.kind]} are {where}: those of records are, too" if whole else ""
+        base = with_changes(base, reason, whole_format=whole)
+    if _are_few(values, weights, base, choice):
+        return with_changes(base, points=tuple(values.tolist()))
     points = find_points(values, weights, are_moments=True)
     rest = ~np.isin(values, points.values)
-    make = date_edges if base.kind == "date" else moment_edges
-    edges = make(values[rest], weights[rest], n_bins=_n_bins(base.n_rows, choice)) if rest.sum() > 1 else []
-    if base.kind in ENDED_KINDS:
-        endings = find_endings(values[rest], weights[rest], kind=base.kind, pattern=base.pattern)
+    n_bins = _n_bins(base.n_rows, choice)
+    if rest.sum() < 2:
+        edges = list[float]()
+    elif base.kind == "date" or base.whole_format:
+        edges = [unit * day for day in date_edges(values[rest] / unit, weights[rest], n_bins=n_bins)]
+    else:
+        edges = moment_edges(values[rest], weights[rest], n_bins=n_bins)
+    if base.kind in ENDED_KINDS and not base.whole_format:
+        endings = find_endings(values[rest], weights[rest], kind=base.kind, pattern=base.pattern, zone=base.timezone)
         base = with_changes(base, _endings_reason(endings, PLURALS[base.kind]), endings=endings)
     return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
+
+
+def _are_few(values: Floats, weights: Ints, base: ColumnProfile, choice: Choice) -> bool:
+    """Return whether moments are few, as days of a survey's waves, with enough rows each and days between that nobody has."""
+    if weights.min() < FEWEST_ROWS:
+        return False
+    step = 1.0 if base.kind == "date" else float(DAY if base.whole_format else 60)
+    are_apart = choice.epsilon is None and len(values) <= _MOST_STEPS and np.diff(values).min() > step
+    return len(values) <= MANY_VALUES or bool(are_apart)
 
 
 def _n_bins(n_rows: int, choice: Choice) -> int:

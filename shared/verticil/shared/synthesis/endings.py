@@ -80,8 +80,11 @@ def with_endings(
 
 def ends_so(variable: Variable, numbers: Floats) -> Bools:
     """Return which numbers have one of the column's endings."""
-    units = np.abs(np.round(np.asarray(numbers) / value_step(variable))).astype(np.int64)
-    hits = [units % lattice.period == lattice.residue for lattice in _lattices(variable)]
+    units = np.round(np.asarray(numbers) / value_step(variable)).astype(np.int64)
+    hits = [
+        (np.abs(units) if lattice.by_size else units) % lattice.period == lattice.residue
+        for lattice in _lattices(variable)
+    ]
     return np.asarray(np.any(hits, axis=0), dtype=np.bool_)
 
 
@@ -95,8 +98,8 @@ def _lattices(variable: Variable) -> list[Lattice]:
 
 
 def _values(lattice: Lattice, low: int, high: int) -> range:
-    """Return the values with an ending from `low` to below `high`; below zero the digits are those of the size."""
-    residue = -lattice.residue if low + high < 0 else lattice.residue
+    """Return the values with an ending from `low` to below `high`."""
+    residue = -lattice.residue if lattice.by_size and low + high < 0 else lattice.residue
     return range(low + (residue - low) % lattice.period, high, lattice.period)
 
 

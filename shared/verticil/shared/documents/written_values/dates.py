@@ -24,7 +24,8 @@ ISO_DATE: Final = "YYYY-MM-DD"
 ISO_MOMENT: Final = "YYYY-MM-DDThh:mm:ss.fZ"
 ISO_TIME: Final = "hh:mm:ss.f"
 MAX_PATTERN: Final = 120
-"""Most letters of a pattern."""
+"""Most letters of a way of writing."""
+_MOST_WAYS: Final = 20
 _EPOCH: Final = {"epoch s": 1.0, "epoch ms": 1e3, "epoch us": 1e6, "epoch ns": 1e9}
 _ZERO: Final = dt.date(1970, 1, 1).toordinal()
 _NAMES: Final = (
@@ -118,9 +119,12 @@ class DatePattern:
         Raises:
             ValueError: it is no pattern.
         """
-        if len(text) > MAX_PATTERN:
-            raise ValueError(f"{len(text)} letters, expected a pattern of at most {MAX_PATTERN}")
-        return cls(text=text, _ways=tuple(_one(part) for part in text.split(" | ")))
+        ways = text.split(" | ")
+        if len(ways) > _MOST_WAYS:
+            raise ValueError(f"{len(ways)} ways of writing, expected a pattern with at most {_MOST_WAYS}")
+        if (longest := max(map(len, ways))) > MAX_PATTERN:
+            raise ValueError(f"{longest} letters, expected a pattern of at most {MAX_PATTERN}")
+        return cls(text=text, _ways=tuple(map(_one, ways)))
 
     @property
     def has_date(self) -> bool:
