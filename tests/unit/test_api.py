@@ -413,7 +413,9 @@ def test_a_wrong_question_names_what_is_near(made: Made, call: Run, message: str
 
 def test_frames_that_no_table_can_hold_are_refused(made: Made) -> None:
     frames = people(60)
-    with pytest.raises(DataFault, match="the table of 'clinic': a column has values of different types") as caught:
+    with pytest.raises(
+        DataFault, match="the table of 'clinic': column 'smoker' has values of different types"
+    ) as caught:
         vt.simulate(made.study, frames | {"clinic": frames["clinic"].assign(smoker=[1, "a"] * 30)})
     assert caught.value.code == "DATA_UNREADABLE"
     with pytest.raises(DataFault, match="a column's name is no text"):
@@ -421,10 +423,29 @@ def test_frames_that_no_table_can_hold_are_refused(made: Made) -> None:
     with pytest.raises(Misuse, match="no such party"):
         vt.simulate(made.study, frames | {"bank": frames["clinic"]})
     clinic = frames["clinic"]
-    sparse, large = clinic.assign(age=pd.arrays.SparseArray(clinic["age"])), clinic.assign(age=2**70)
-    for frame in (sparse, large):
-        with pytest.raises(DataFault, match="a column has values of different types, or of one that no Parquet file"):
-            vt.simulate(made.study, frames | {"clinic": frame})
+    with pytest.raises(DataFault, match="column 'age' has values of different types, or of one that no Parquet file"):
+        vt.simulate(made.study, frames | {"clinic": clinic.assign(age=2**70)})
+    ages = clinic["age"].astype(float)
+    for column, kind, instead in (
+        (pd.to_timedelta(ages, unit="D"), "timedelta64", ".dt.total_seconds()"),
+        (pd.PeriodIndex([f"{1900 + place}" for place in range(60)], freq="Y"), "period", ".dt.to_timestamp()"),
+    ):
+        with pytest.raises(DataFault, match=f"column 'age' has the type {kind}.*, expected texts") as caught:
+            vt.simulate(made.study, frames | {"clinic": clinic.assign(age=column)})
+        assert caught.value.hint == f"frame['age'] = frame['age']{instead}"
+    drafts = {
+        name: vt.study.draft({"clinic": clinic.assign(age=column)}).to_toml()
+        for name, column in {
+            "dense": ages,
+            "sparse": pd.arrays.SparseArray(ages),
+            "cut": pd.cut(ages, [0, 40, 200]),
+            "texts": pd.cut(ages, [0, 40, 200]).astype(str),
+        }.items()
+    }
+    assert drafts["sparse"] == drafts["dense"]
+    assert vt.study.draft({"clinic": clinic.assign(age=ages).set_index("id")}).to_toml() == drafts["dense"]
+    assert 'categories = ["(0, 40]", "(40, 200]"]' in drafts["texts"]
+    assert 'type = "ordered"\ncategories = ["(0, 40]", "(40, 200]"]' in drafts["cut"]
     with pytest.raises(DataFault, match="column 'age' occurs 2 times, expected once"):
         vt.simulate(made.study, frames | {"clinic": pd.concat([clinic, clinic[["age"]]], axis=1)})
 

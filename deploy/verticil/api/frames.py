@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.knowledge.columns import columns
 from verticil.shared.release.drawing import ReleaseModels
 from verticil.shared.synthesis.typed_columns import codes_of
+from verticil.tables.frames import write_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,36 +115,13 @@ def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> d
         folder: where frames are written.
 
     Raises:
-        DataFault: DATA_UNREADABLE, a frame has columns that no Parquet file holds, or two of one name.
+        DataFault: DATA_UNREADABLE, see `write_frame`.
     """
-    import pyarrow as pa
-
     files: dict[str, Path] = {}
     for name, table in tables.items():
         if isinstance(table, str | Path):
             files[name] = Path(table)
             continue
-        path = files[name] = folder / f"{name}.parquet"
-        if any(type(column) is not str for column in table.columns):
-            raise DataFault(
-                "DATA_UNREADABLE",
-                f"the table of '{name}': a column's name is no text",
-                hint="frame.columns = frame.columns.astype(str)",
-            )
-        names = [str(column) for column in table.columns]
-        if twice := [column for column in names if names.count(column) > 1]:
-            raise DataFault(
-                "DATA_UNREADABLE",
-                f"the table of '{name}': column '{twice[0]}' occurs {names.count(twice[0])} times, expected once",
-                hint="give each column a name of its own",
-            )
-        try:
-            table.to_parquet(path, index=False)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError) as error:
-            raise DataFault(
-                "DATA_UNREADABLE",
-                f"the table of '{name}': a column has values of different types, or of one that no Parquet file holds "
-                f"({type(error).__name__})",
-                hint="give each column one type: numbers, or texts",
-            ) from None
+        files[name] = folder / f"{name}.parquet"
+        write_frame(table, files[name], name)
     return files

@@ -38,6 +38,7 @@ from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study
 from verticil.shared.study.vocabulary import PUBLIC
+from verticil.tables.frames import write_frame
 from verticil.tables.settings import rule_for
 
 if TYPE_CHECKING:
@@ -70,13 +71,13 @@ class Table:
 
 @contextlib.contextmanager
 def as_file(table: Path | str | pd.DataFrame) -> Generator[Path]:
-    """Yield the table as a file; a frame is written to one of its own for the time being."""
+    """Yield the table as a file; a frame is written to one of its own for the time being; raises as `write_frame`."""
     if isinstance(table, str | Path):
         yield Path(table)
         return
     with tempfile.TemporaryDirectory(prefix="verticil-curator-") as folder:
         path = Path(folder) / "table.parquet"
-        table.to_parquet(path, index=False)
+        write_frame(table, path, "owner")
         yield path
 
 

@@ -12,6 +12,7 @@ from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study, rows_study
+from verticil.tables.frames import write_frame
 from verticil.tables.reading import guess_reading
 from verticil.tables.settings import Settings, settings_of, with_columns
 
@@ -140,6 +141,6 @@ def _rule(
         reading = guess_reading(Path(table), sheet=settings_of(study, name).sheet)
         rule = dataclasses.replace(reading.rule, id=id_column)
     else:
-        table.to_parquet(place, index=False)
+        write_frame(table, place, name)
         rule = DatasetRule(path=place, format="parquet", id=id_column)
     return with_columns(study, name, rule)

@@ -272,7 +272,7 @@ def _check_kinds(
         kind = table_file.schema.field(name).type
         if not is_textual(kind):
             problem = f"column '{name}' has type {kind}{where}, expected text, numbers, booleans or dates"
-            raise unreadable(rule, problem)
+            raise unreadable(rule, problem, hint="write the column as text or as a number, or leave it out of the file")
         # Nothing but nulls has no type of its own, and a writer that sees a table in pieces makes numbers of either kind.
         if (style := _name_style(kind)) and kinds.setdefault(name, style) != style:
             problem = f"column '{name}' is {style}{where} and {kinds[name]} in an earlier one, expected one type"
