@@ -17,6 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -446,6 +447,12 @@ def test_frames_that_no_table_can_hold_are_refused(made: Made) -> None:
     assert vt.study.draft({"clinic": clinic.assign(age=ages).set_index("id")}).to_toml() == drafts["dense"]
     assert 'categories = ["(0, 40]", "(40, 200]"]' in drafts["texts"]
     assert 'type = "ordered"\ncategories = ["(0, 40]", "(40, 200]"]' in drafts["cut"]
+    polars = SimpleNamespace(to_pandas=lambda: clinic)
+    for table, hint in ((None, "give a path"), ({"age": [1]}, "give a path"), (polars, "give table.to_pandas()")):
+        for call in (vt.synthesize, vt.evaluate):
+            with pytest.raises(Misuse, match="expected a file or a data frame") as misuse:
+                call(table, made.study if call is vt.synthesize else clinic)  # type: ignore[operator]
+            assert misuse.value.hint.startswith(hint)
     with pytest.raises(DataFault, match="column 'age' occurs 2 times, expected once"):
         vt.simulate(made.study, frames | {"clinic": pd.concat([clinic, clinic[["age"]]], axis=1)})
 

@@ -143,7 +143,7 @@ def coding(
     if len(coded_columns) < 2:
         raise DataFault(
             "DATA_EMPTY",
-            f"{len(coded_columns)} columns are left to compare, expected at least 2",
+            f"{wording.count(len(coded_columns), 'column')} left to compare, expected at least 2",
             hint="; ".join(notes),
         )
     study_names = [name for name in coded_columns if name in variables]

@@ -17,6 +17,7 @@ from verticil.shared.release import wording
 from verticil.shared.release.signatures import read_document
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.tables.frames import check_is_frame
 from verticil.tables.texts import TextColumn, TextTable, texts_of
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def check_table(table: TextTable, name: str) -> TextTable:
 def _of_frame(frame: pd.DataFrame, name: str) -> TextTable:
     import pandas as pd
 
+    check_is_frame(frame, name)
     names = [str(column) for column in frame.columns]
     if twice := [column for column in names if names.count(column) > 1]:
         raise DataFault("DATA_UNREADABLE", f"{name}: column '{twice[0]}' occurs {names.count(twice[0])} times")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from verticil.shared.core.errors import DataFault
+from verticil.shared.core.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 _PROBLEMS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError)
 _INSTEAD: Final = {"timedelta": ".dt.total_seconds()", "period": ".dt.to_timestamp()"}
 """What a type of pandas begins with that no table has, and what makes one of it that a table can have."""
+
+
+def check_is_frame(table: object, name: str) -> None:
+    """Refuse what is no frame of pandas.
+
+    Raises:
+        Misuse: USAGE.
+    """
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame):
+        hint = "give table.to_pandas()" if hasattr(table, "to_pandas") else "give a path, or a data frame of pandas"
+        raise Misuse("USAGE", f"{name}: got a {type(table).__name__}, expected a file or a data frame", hint=hint)
 
 
 def write_frame(table: pd.DataFrame, path: Path, name: str) -> None:
@@ -27,9 +40,11 @@ def write_frame(table: pd.DataFrame, path: Path, name: str) -> None:
         name: whose table it is, for messages.
 
     Raises:
+        Misuse: USAGE, it is no frame.
         DataFault: DATA_UNREADABLE, a column has a type that no table has, values of different types, a name that is no text,
             or the name of another one.
     """
+    check_is_frame(table, f"the table of '{name}'")
     if any(type(column) is not str for column in table.columns):
         raise _fault(name, "a column's name is no text", "frame.columns = frame.columns.astype(str)")
     named = [level for level in table.index.names if isinstance(level, str) and level not in table.columns]
