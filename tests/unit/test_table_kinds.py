@@ -19,7 +19,7 @@ from verticil.shared.documents.written_values.dates import DAY
 from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.reading import read_study_text
 from verticil.shared.synthesis.synthesis import decode
-from verticil.tables.columns import ColumnProfile
+from verticil.tables.columns import Choice, ColumnProfile
 from verticil.tables.profile import profile_table
 from verticil.tables.ranges import outer_ends
 from verticil.tables.words import column_lines
@@ -313,9 +313,28 @@ def test_few_days_with_enough_rows_are_points_and_others_are_not(tmp_path: Path)
     )
     weekly = [dt.date(2020, 1, 6) + dt.timedelta(days=7 * (i % 30)) for i in range(N)]
     assert len(profile_of_frame(tmp_path, weekly)[0].points) == 30
+    assert profile_table("owner", tmp_path / "t.parquet", Choice(epsilon=3.0)).columns[0].bins  # 30 categories drown
     for days in (
         [dt.date(2020, 1, 6) + dt.timedelta(days=7 * (i % 31)) for i in range(N)],  # more than a scale has
         [dt.date(2020, 1, 6) + dt.timedelta(days=i % 30) for i in range(N)],  # nobody is missing between
         [waves[i % 5 if i < N - 9 else 5] for i in range(N)],  # nine people have a day of their own
     ):
         assert profile_of_frame(tmp_path, days)[0].bins
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind", "written"),
+    [
+        ([int(day.strftime("%Y%m%d")) for day in DAYS], "date", "YYYYMMDD"),
+        ([float(day.strftime("%Y%m%d")) if i % 9 else None for i, day in enumerate(DAYS)], "date", "YYYYMMDD"),
+        ([int(day.strftime("%Y%m")) for day in DAYS], "date", "YYYYMM"),
+        ([int(moment.replace(tzinfo=dt.UTC).timestamp()) for moment in MOMENTS], "datetime", "epoch s"),
+        ([int(day.strftime("%y%m%d")) for day in DAYS], "integer", ""),
+        ([int(day.strftime("%d%m%Y")) for day in DAYS], "integer", ""),
+        (20_000_000 + 100 * AGES, "integer", ""),
+    ],
+)
+def test_dates_in_columns_of_numbers_are_dates(tmp_path: Path, numbers: object, kind: str, written: str) -> None:
+    """A program that reads a file makes numbers of digits: 20150335 is no day, and no record has it."""
+    profile, _ = profile_of_frame(tmp_path, numbers)
+    assert (profile.kind, profile.written) == (kind, written)

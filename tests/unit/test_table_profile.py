@@ -142,6 +142,9 @@ def test_a_measure_with_gaps_in_its_tail_is_no_code(tmp_path: Path) -> None:
 def test_ends_are_rounded_by_the_range_and_not_by_the_size_of_numbers() -> None:
     assert outer_ends(309.04, 310.98, whole=False) == (309.0, 311.0)
     assert outer_ends(-0.42, 0.41, whole=False) == (-0.42, 0.42)
+    assert outer_ends(0.0, 1.0, whole=False, resolution=0.001) == (0.0, 1.001)  # where scales end, records end, too
+    assert outer_ends(3.0, 100.0, whole=True) == (3.0, 101.0)
+    assert outer_ends(0.0, 987.0, whole=True) == (0.0, 990.0)
 
 
 def test_a_value_that_many_have_is_a_point_among_decimals(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ _SHARED_BINS: Final = 6
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
 _DECIMALS_OF_CODES: Final = 3
+_DATES_AS_NUMBERS: Final = {"YYYYMMDD", "YYYYMM", "epoch s", "epoch ms", "epoch us", "epoch ns"}
+"""How dates are written in columns of numbers, as a program makes them of digits that it read."""
 _RUN_OF_DIGITS: Final = re.compile("(?!YYYYMMDD$)[YMDhms]+( until [0-9]+)?|epoch .*")
 _WORD_OF_A_NUMBER: Final = re.compile(
     r"(?i)(^|[^a-z])(id|nr|no|num|number|account|acct|phone|tel|telephone|fax|mobile|konto|record|patient|case|key|pid|ssn|iban)($|[^a-z])"
@@ -146,7 +148,10 @@ def _writing(column: TextColumn, words: Sequence[str], source: SourceType | None
     values = _without(column.texts, words)
     if not values or (source is not None and source.kind in {"boolean", "category", "ordered"}):
         return None
-    dates = None if source is not None and source.kind in {"integer", "number"} else guess_dates(values)
+    dates = guess_dates(values)
+    is_typed = source is not None and source.kind in {"integer", "number"}
+    if dates is not None and is_typed and dates.written not in _DATES_AS_NUMBERS:
+        dates = None
     if dates is not None and _RUN_OF_DIGITS.fullmatch(dates.written) and _names_a_number(column.source):
         dates = None  # a telephone's number has ten digits, too
     if dates is not None:
@@ -309,7 +314,7 @@ def _of_values(
         else "",
         kind=kind,
         written=""
-        if writing.written in {"plain", ISO_DATE} or (source is not None and kind in MOMENTS)
+        if writing.written in {"plain", ISO_DATE} or (source is not None and source.kind in MOMENTS)
         else writing.written,
         unit=writing.unit,
         timezone=_timezone(kind, writing.written) if source is None else source.timezone,

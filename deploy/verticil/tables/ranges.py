@@ -198,16 +198,21 @@ def _nice(size: float) -> float:
 
 
 def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0) -> tuple[float, float]:
-    """Round the ends of numbers outward to two significant digits of their range.
+    """Round the ends of numbers outward to two significant digits of their range; an end of a scale, such as 100, stays.
 
     Args:
         low, high: the least and the largest number, which differ.
         whole: the numbers are whole; the upper end is then above the largest, because a bin does not hold its upper edge.
         resolution: the least step between two numbers, of which the ends are multiples; 0: any.
 
-    >>> outer_ends(309.04, 310.98, whole=False), outer_ends(1234.0, 98765.0, whole=True), outer_ends(18, 90, whole=True)
-    ((309.0, 311.0), (1000.0, 99000.0), (18.0, 91.0))
+    >>> outer_ends(309.04, 310.98, whole=False), outer_ends(1234.0, 98765.0, whole=True), outer_ends(18, 91, whole=True)
+    ((309.0, 311.0), (1000.0, 99000.0), (18.0, 92.0))
+
+    >>> outer_ends(0.0, 100.0, whole=True), outer_ends(1.02, 4.0, whole=False, resolution=0.01)
+    ((0.0, 101.0), (1.0, 4.01))
     """
+    end_of_scale = Decimal(repr(high)) + Decimal(repr(1.0 if whole else resolution))
+    is_scale = (whole or resolution > 0) and ends_a_scale(low, high)
     step = max(Decimal(1).scaleb(math.floor(math.log10(high - low)) - 1), Decimal(repr(resolution)))
     if whole:
         step, high = max(step, Decimal(1)), high + 1
@@ -217,7 +222,16 @@ def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0)
     )
     bottom, top = (number * step for number in steps)
     top += step if float(top) <= high and not whole else 0
-    return float(bottom) + 0.0, float(top) + 0.0
+    return float(bottom) + 0.0, float(end_of_scale if is_scale else top) + 0.0
+
+
+def ends_a_scale(low: float, high: float) -> bool:
+    """Return whether the largest number is one that scales end with: a multiple of the power of ten of the range.
+
+    >>> [ends_a_scale(low, high) for low, high in ((0.0, 1.0), (3.0, 100.0), (1.02, 4.0), (0.0, 87.0))]
+    [True, True, True, False]
+    """
+    return Decimal(repr(high)) % Decimal(1).scaleb(Decimal(repr(high - low)).adjusted()) == 0
 
 
 def merge_small_bins(edges: Sequence[float], values: Floats, weights: Ints) -> list[float]:
@@ -232,12 +246,20 @@ def merge_small_bins(edges: Sequence[float], values: Floats, weights: Ints) -> l
     return [*remaining[:-1], edges[-1]]  # what is left at the end joins the last bin
 
 
-def rounded_bounds(edges: Sequence[float], kind: str) -> tuple[float, float]:
+def rounded_bounds(edges: Sequence[float], kind: str, resolution: float = 1.0) -> tuple[float, float]:
     """Return bounds around the edges of bins that tell little of the table: of numbers multiples of a power of ten, the largest
-    within their range; of dates and moments whole years, of times of day midnights.
+    within their range, or an end of a scale; of dates and moments whole years, of times of day midnights.
 
-    >>> rounded_bounds([17.0, 40.0, 91.0], "integer"), rounded_bounds([0.5, 7.2], "number"), rounded_bounds([3e4, 7e4], "time")
+    Args:
+        edges: of the bins.
+        kind: of the column.
+        resolution: the least step between two numbers.
+
+    >>> rounded_bounds([17.0, 40.0, 92.0], "integer"), rounded_bounds([0.5, 7.2], "number"), rounded_bounds([3e4, 7e4], "time")
     ((10.0, 100.0), (0.0, 8.0), (0.0, 86400.0))
+
+    >>> rounded_bounds([0.0, 50.0, 101.0], "integer"), rounded_bounds([1.0, 4.01], "number", 0.01)
+    ((0.0, 101.0), (1.0, 4.01))
     """
     low, high = float(edges[0]), float(edges[-1])
     if kind == "time":
@@ -251,6 +273,8 @@ def rounded_bounds(edges: Sequence[float], kind: str) -> tuple[float, float]:
     unit = Decimal(1).scaleb(exponent)
     first, last_multiple = Decimal(low) // unit, -(-Decimal(high) // unit)
     first -= first * unit > Decimal(low)
+    if ends_a_scale(low, float(Decimal(repr(high)) - Decimal(repr(resolution)))):
+        return float(first * unit), high
     return float(first * unit), float((last_multiple + (last_multiple * unit < Decimal(high))) * unit)
 
 

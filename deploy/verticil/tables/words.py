@@ -12,7 +12,7 @@ from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.typed_variables import bin_labels
 from verticil.tables.columns import PLURALS, ColumnProfile, TableProfile
-from verticil.tables.ranges import FEWEST_ROWS
+from verticil.tables.ranges import FEWEST_ROWS, ends_a_scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,10 @@ def has_own_end(item: ColumnProfile) -> bool:
     if not item.bins or item.numbers is None:
         return False
     values = item.numbers[0][~np.isin(item.numbers[0], item.points)]
-    return bool(item.bins[0] == values[0] or item.bins[-1] - (item.kind == "integer") == values[-1])
+    is_own = item.bins[-1] - (item.kind == "integer") == values[-1] and not ends_a_scale(
+        float(values[0]), float(values[-1])
+    )
+    return bool(item.bins[0] == values[0] or is_own)
 
 
 def _rows_of(item: ColumnProfile, point: float) -> int:
