@@ -22,6 +22,7 @@ from verticil.shared.study.typed_variables import even_bins, next_written
 from verticil.shared.synthesis.endings import ends_so
 from verticil.shared.synthesis.synthesis import written_columns
 from verticil.tables.endings import find_endings
+from verticil.tables.profile import profile_table
 
 
 def price(**keys: object) -> Variable:
@@ -205,6 +206,12 @@ def test_prices_salaries_halves_and_quarters_are_found_with_their_shares() -> No
     assert {text for text, _ in find_endings(*counted(quarters), kind="time", pattern="hh:mm:ss")} == {
         "00:00", "15:00", "30:00", "45:00",
     }  # fmt: skip
+
+
+def test_powers_of_ten_make_no_endings(tmp_path: Path) -> None:
+    draw = np.random.default_rng(8).lognormal(0, 5, 2_000)
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{x:.3e},{x:.2f}\n" for x in draw))
+    assert profile_table("owner", tmp_path / "t.csv").columns[0].endings == ()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -17,6 +17,7 @@ from verticil.curator.profiles import measure_profiles
 from verticil.curator.study import owners_study
 from verticil.curator.synthesis import Synthesized, synthesize
 from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.toml_table import Table
 from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, discrete_sigmas
 from verticil.shared.numerics.estimation.profiles import BINS, Grid, grid_of, parts_of, profile_of
 from verticil.shared.privacy.accountant import cost_of
@@ -25,6 +26,7 @@ from verticil.shared.privacy.events import DiscreteGaussianCounts, from_json, to
 from verticil.shared.privacy.layered import LayeredCounts, layered_counts
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
+from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.number_words import NumberWords, number_words
 from verticil.shared.study.profiled_columns import grid_study, noisy_profile
 from verticil.shared.study.profiles import grid_of_variable, profile_of_variable, variable_with, with_profiles
@@ -447,6 +449,16 @@ def test_nothing_is_measured_where_nothing_is_asked(tmp_path: Path) -> None:
     study = owners_study(read_study_text(plain, Path(), by_owner=True), method="joint", epsilon=1)
     assert grid_study(study, ()) == study
     assert measure_profiles(study, None, None, None) == (study, None, ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("decimals", [2, 6, 10])
+@pytest.mark.parametrize("high", [1.0, 1e4, 1e8, 1e13])
+def test_each_edge_that_a_grid_can_have_is_one_that_a_study_takes(decimals: int, high: float) -> None:
+    """What is measured is charged first: a study that it makes may not be refused then."""
+    edges = grid_of((0.0, high), step=10.0**-decimals, codes=True).fine.tolist()
+    for place in range(0, len(edges) - 500, max(len(edges) // 8, 1)):
+        table = {"party": "a", "name": "x", "type": "number", "decimals": decimals, "bins": edges[place : place + 500]}
+        assert variable_from(Table(table, source="test")).n_bins == 499
 
 
 def test_a_bin_that_would_hold_a_point_alone_is_part_of_the_next() -> None:

@@ -76,6 +76,7 @@ _SHARED_BINS: Final = 6
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
 _DECIMALS_OF_CODES: Final = 3
+_POWER: Final = re.compile(r"(?<=[0-9.])[eE]([+-]?[0-9]+)")
 _DATES_AS_NUMBERS: Final = {"YYYYMMDD", "YYYYMM", "epoch s", "epoch ms", "epoch us", "epoch ns"}
 """How dates are written in columns of numbers, as a program makes them of digits that it read."""
 _RUN_OF_DIGITS: Final = re.compile("(?!YYYYMMDD$)[YMDhms]+( until [0-9]+)?|epoch .*")
@@ -466,7 +467,11 @@ def _of_numbers(
     rest = ~np.isin(values, points.values)
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
     edges = without_point_bins(edges, points.values, resolution)
-    endings = find_endings(values[rest], weights[rest], kind=base.kind, decimals=decimals)
+    endings: Endings = ()
+    if not any(
+        _POWER.search(text) for text in sample(list(counts))
+    ):  # whose digits begin, and do not end, at one place
+        endings = find_endings(values[rest], weights[rest], kind=base.kind, decimals=decimals)
     base = with_changes(base, _endings_reason(endings, "numbers"), decimals=decimals, endings=endings)
     return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
 
@@ -542,13 +547,12 @@ def _decimals(counts: Mapping[str, int], written: str) -> int:
     if written and written not in OLD_STYLES:
         mark = NumberStyle.of(written).decimal
     pattern = re.compile(rf"{re.escape(mark)}([0-9]*)(?:[eE]([+-]?[0-9]+))?")
-    power = re.compile(r"[eE]([+-]?[0-9]+)")
     widths = list[int]()
     for text in sample(list(counts)):
         match = pattern.search(text)
         if match is not None:
             widths.append(max(0, len(match[1]) - int(match[2] or 0)))
-        elif (exponent := power.search(text)) is not None:
+        elif (exponent := _POWER.search(text)) is not None:
             widths.append(max(0, -int(exponent[1])))
         else:
             widths.append(0)

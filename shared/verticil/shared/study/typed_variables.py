@@ -277,7 +277,9 @@ def _problems_of_writing(variable: Variable) -> Iterator[str]:
             yield f"decimals is {decimals}, expected 0 to {MOST_DECIMALS}: how many decimals records have"
             return
         for value in values:
-            if abs(round(value, decimals) - value) > 1e-9 * max(1.0, abs(value)) * 10**-decimals:
+            # The machine has not all large numbers of many decimals; a multiple of a step is near to one that it has.
+            room = max(1e-9 * max(1.0, abs(value)) * 10**-decimals, 4 * math.ulp(value))
+            if abs(round(value, decimals) - value) > room:
                 yield f"{value_text(kind, value)} has more than {decimals} decimals"
     elif kind == "integer":
         for point in variable.points:
