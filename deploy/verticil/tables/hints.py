@@ -20,6 +20,7 @@ _MOST_GROUPS: Final = 100
 _LETTERS: Final = (1, 2, 3, 4)  # of a prefix
 _NUMBER: Final = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
 _PAIR: Final = re.compile(rf"{_NUMBER}\s*(?P<sign>[/:;,x\u00d7]|\s-\s)\s*{_NUMBER}")
+_LENGTH: Final = re.compile(r"[0-9]+:[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?|(?:[0-9]+\s*[A-Za-z]{1,7}\s*){2,3}")
 _WITH_UNIT: Final = re.compile(rf"(?P<before>[^0-9\s+.,-]*)\s*{_NUMBER}\s*(?P<behind>[^0-9\s]{{0,12}})")
 _MOST_NAMED: Final = 4
 
@@ -45,7 +46,15 @@ def identifying_hint(counts: Mapping[str, int]) -> str:
 
 def _numbers_hint(counts: Mapping[str, int]) -> str:
     texts = [text.strip() for text in sample(list(counts))]
-    return _pairs(texts) or _units(texts) or _two_ways(texts)
+    return _lengths(texts) or _pairs(texts) or _units(texts) or _two_ways(texts)
+
+
+def _lengths(texts: Sequence[str]) -> str:
+    if sum(_LENGTH.fullmatch(text) is not None for text in texts) < _NEARLY_ALL * len(texts):
+        return ""
+    return (
+        "its values are numbers with their units, as lengths of time are: write each as one number of the smallest unit"
+    )
 
 
 def _pairs(texts: Sequence[str]) -> str:
