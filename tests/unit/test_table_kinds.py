@@ -341,3 +341,9 @@ def test_dates_in_columns_of_numbers_are_dates(tmp_path: Path, numbers: object, 
     """A program that reads a file makes numbers of digits: 20150335 is no day, and no record has it."""
     profile, _ = profile_of_frame(tmp_path, numbers)
     assert (profile.kind, profile.written) == (kind, written)
+
+
+def test_squares_are_numbers_although_they_have_gaps(tmp_path: Path) -> None:
+    squares, codes = (AGES // 2) ** 2, (AGES // 2) ** 2 + AGES // 2 % 3
+    assert profile_of_frame(tmp_path, squares)[0].kind == "integer"
+    assert profile_of_frame(tmp_path, codes)[0].kind == "category"

@@ -418,6 +418,8 @@ def _are_codes(values: Floats, weights: Ints) -> bool:
     some, rows = values[rest], weights[rest]
     if not MANY_VALUES < len(some) <= _MOST_CODES or rows.sum() < _ROWS_OF_A_CODE * len(some):
         return False
+    if some[0] >= 0 and _is_whole(np.sqrt(some)):  # squares, which tables for regressions have
+        return False
     below = np.cumsum(rows) / rows.sum()
     inner = some[(below >= _TAIL) & (below - rows / rows.sum() <= 1 - _TAIL)]  # the tails of a measure have gaps, too
     if len(inner) < 3:
