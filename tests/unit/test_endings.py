@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,16 @@ def test_powers_of_ten_make_no_endings(tmp_path: Path) -> None:
     draw = np.random.default_rng(8).lognormal(0, 5, 2_000)
     (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{x:.3e},{x:.2f}\n" for x in draw))
     assert profile_table("owner", tmp_path / "t.csv").columns[0].endings == ()
+
+
+def test_large_numbers_of_many_decimals_have_no_endings_and_records_of_declared_ones_are_drawn() -> None:
+    large = np.random.default_rng(9).lognormal(24, 2, 2_000)  # products of nations, to a millionth of a dollar
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find_endings(*counted(large), kind="number", decimals=9) == ()
+    variable = price(decimals=9, bins=[0, 1e13, 2e13], endings={"99": 1.0})
+    drawn = numbers(variable, np.array([0, 1] * 50))
+    assert ((drawn >= 0) & (drawn < 2e13)).all()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -347,3 +347,16 @@ def test_squares_are_numbers_although_they_have_gaps(tmp_path: Path) -> None:
     squares, codes = (AGES // 2) ** 2, (AGES // 2) ** 2 + AGES // 2 % 3
     assert profile_of_frame(tmp_path, squares)[0].kind == "integer"
     assert profile_of_frame(tmp_path, codes)[0].kind == "category"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "decimals"),
+    [
+        (_RNG.lognormal(24, 2, N), 1),  # 13 digits before the point
+        (_RNG.uniform(0, 1, N), 12),
+        (np.round(_RNG.lognormal(0, 5, N), 10), 8),  # beside a million; small numbers keep three digits
+        (np.round(_RNG.normal(1e9, 1e5, N), 2), 2),
+    ],
+)
+def test_decimals_that_only_the_machine_knows_are_none(tmp_path: Path, numbers: np.ndarray, decimals: int) -> None:
+    assert abs(profile_of_frame(tmp_path, numbers)[0].decimals - decimals) <= 1  # type: ignore[operator]

@@ -21,6 +21,7 @@ _MOST: Final = 12
 _LONGEST: Final = 4  # digits
 _PERIODS: Final = 2  # between the quarters of the rows: within fewer a smooth column has digits of its own
 _BETTER: Final = 1.15  # times the information of shorter endings
+_LARGEST: Final = 2.0**53  # steps: the last digits of larger numbers are those of the machine
 _ALL: Final = 0.98  # of the rows: the others are slips of the pen
 
 
@@ -37,8 +38,10 @@ def find_endings(
         pattern: of a moment.
         zone: of moments, which are in UTC; of one whose hours differ from UTC's no time of day is an ending.
     """
-    units = np.round(values * 10.0**decimals).astype(np.int64)
-    units = np.abs(units) if kind in NUMBERS else units
+    steps = np.round(values * 10.0**decimals)
+    if np.abs(steps).max() > _LARGEST:
+        return ()
+    units = (np.abs(steps) if kind in NUMBERS else steps).astype(np.int64)
     n = int(weights.sum())
     if n < 2 * FEWEST_ROWS:
         return ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ _SHARED_BINS: Final = 6
 _SMALLEST: Final = 1e-9  # least range of numbers that bins and decimals can be written for
 _LARGEST: Final = 1e15
 _DECIMALS_OF_CODES: Final = 3
+_DIGITS: Final = 15  # of a number of the machine
+_OF_SMALL: Final = 3  # digits of small numbers beside large ones
 _POWER: Final = re.compile(r"(?<=[0-9.])[eE]([+-]?[0-9]+)")
 _DATES_AS_NUMBERS: Final = {"YYYYMMDD", "YYYYMM", "epoch s", "epoch ms", "epoch us", "epoch ns"}
 """How dates are written in columns of numbers, as a program makes them of digits that it read."""
@@ -443,7 +446,7 @@ def _is_whole(values: Floats) -> bool:
 def _of_numbers(
     base: ColumnProfile, counts: Mapping[str, int], values: Floats, weights: Ints, choice: Choice
 ) -> ColumnProfile:
-    decimals = 0 if base.kind == "integer" else _decimals(counts, base.written)
+    decimals = 0 if base.kind == "integer" else _decimals(counts, base.written, values)
     resolution = 1.0 if base.kind == "integer" else 10.0**-decimals
     span = float(values[-1] - values[0])
     if span < _SMALLEST or max(abs(values[0]), abs(values[-1])) >= _LARGEST:
@@ -543,8 +546,11 @@ def _n_bins(n_rows: int, choice: Choice) -> int:
     return max(4, min(_OWNERS_BINS, n_rows // (2 * FEWEST_ROWS)))
 
 
-def _decimals(counts: Mapping[str, int], written: str) -> int:
-    """Return the decimals that nearly all numbers are written with at most."""
+def _decimals(counts: Mapping[str, int], written: str, values: Floats) -> int:
+    """Return the decimals that nearly all numbers are written with at most, without those that only the machine knows.
+
+    A number of the machine has 15 digits. Where large ones leave few for decimals, small ones still have three of their own.
+    """
     mark = "," if written == "decimal-comma" else "."
     if written and written not in OLD_STYLES:
         mark = NumberStyle.of(written).decimal
@@ -558,4 +564,7 @@ def _decimals(counts: Mapping[str, int], written: str) -> int:
             widths.append(max(0, -int(exponent[1])))
         else:
             widths.append(0)
-    return min(int(np.quantile(widths, 0.999, method="higher")), MOST_DECIMALS)
+    sizes = np.abs(values[values != 0])
+    before, least = math.ceil(math.log10(sizes.max())), math.floor(math.log10(np.quantile(sizes, 0.05)))
+    most = max(_DIGITS - max(before, 0), _OF_SMALL - 1 - least, 0)
+    return min(int(np.quantile(widths, 0.999, method="higher")), most, MOST_DECIMALS)

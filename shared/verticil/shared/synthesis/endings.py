@@ -80,7 +80,7 @@ def with_endings(
 
 def ends_so(variable: Variable, numbers: Floats) -> Bools:
     """Return which numbers have one of the column's endings."""
-    units = np.round(np.asarray(numbers) / value_step(variable)).astype(np.int64)
+    units = np.round(np.asarray(numbers) / value_step(variable))
     hits = [
         (np.abs(units) if lattice.by_size else units) % lattice.period == lattice.residue
         for lattice in _lattices(variable)
@@ -103,10 +103,15 @@ def _values(lattice: Lattice, low: int, high: int) -> range:
     return range(low + (residue - low) % lattice.period, high, lattice.period)
 
 
+def _length(values: range) -> int:
+    """Return how many values a range has, which can be more than `len` counts."""
+    return max(-((values.start - values.stop) // values.step), 0)
+
+
 def _count(variable: Variable, lattice: Lattice, low: int, high: int) -> int:
     """Return how many values of a bin have the ending and are no points."""
     values = _values(lattice, low, high)
-    return len(values) - sum(round(point / value_step(variable)) in values for point in variable.points)
+    return _length(values) - sum(round(point / value_step(variable)) in values for point in variable.points)
 
 
 def _nearest(units: Floats, lattice: Lattice, low: int, high: int) -> Floats:
@@ -114,5 +119,5 @@ def _nearest(units: Floats, lattice: Lattice, low: int, high: int) -> Floats:
     values = _values(lattice, low, high)
     if not len(units):
         return units
-    place = np.clip(np.round((units - values[0]) / lattice.period), 0, len(values) - 1)
+    place = np.clip(np.round((units - values[0]) / lattice.period), 0, _length(values) - 1)
     return np.asarray(values[0] + lattice.period * place, dtype=np.float64)
