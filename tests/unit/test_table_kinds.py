@@ -22,7 +22,7 @@ from verticil.shared.synthesis.synthesis import decode
 from verticil.tables.columns import Choice, ColumnProfile
 from verticil.tables.profile import profile_table
 from verticil.tables.ranges import outer_ends
-from verticil.tables.words import column_lines
+from verticil.tables.words import column_lines, has_own_end
 
 N: Final = 600
 _RNG: Final = np.random.default_rng(5)
@@ -360,3 +360,10 @@ def test_squares_are_numbers_although_they_have_gaps(tmp_path: Path) -> None:
 )
 def test_decimals_that_only_the_machine_knows_are_none(tmp_path: Path, numbers: np.ndarray, decimals: int) -> None:
     assert abs(profile_of_frame(tmp_path, numbers)[0].decimals - decimals) <= 1  # type: ignore[operator]
+
+
+def test_an_end_that_is_one_persons_number_is_said_and_that_of_a_scale_is_not(tmp_path: Path) -> None:
+    scale = np.concatenate([[0, 100], _RNG.integers(0, 101, N - 2)])
+    ages = np.concatenate([[17, 93], _RNG.integers(20, 90, N - 2)])
+    for numbers, is_own in ((scale, False), (ages, True)):
+        assert has_own_end(profile_of_frame(tmp_path, numbers)[0]) is is_own

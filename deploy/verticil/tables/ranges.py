@@ -212,7 +212,7 @@ def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0)
     ((0.0, 101.0), (1.0, 4.01))
     """
     end_of_scale = Decimal(repr(high)) + Decimal(repr(1.0 if whole else resolution))
-    is_scale = (whole or resolution > 0) and ends_a_scale(low, high)
+    is_scale = (whole or resolution > 0) and ends_a_scale(high, low, high)
     step = max(Decimal(1).scaleb(math.floor(math.log10(high - low)) - 1), Decimal(repr(resolution)))
     if whole:
         step, high = max(step, Decimal(1)), high + 1
@@ -225,13 +225,13 @@ def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0)
     return float(bottom) + 0.0, float(end_of_scale if is_scale else top) + 0.0
 
 
-def ends_a_scale(low: float, high: float) -> bool:
-    """Return whether the largest number is one that scales end with: a multiple of the power of ten of the range.
+def ends_a_scale(end: float, low: float, high: float) -> bool:
+    """Return whether a number is one that scales begin or end with: a multiple of the power of ten of the range.
 
-    >>> [ends_a_scale(low, high) for low, high in ((0.0, 1.0), (3.0, 100.0), (1.02, 4.0), (0.0, 87.0))]
+    >>> [ends_a_scale(high, low, high) for low, high in ((0.0, 1.0), (3.0, 100.0), (1.02, 4.0), (0.0, 87.0))]
     [True, True, True, False]
     """
-    return Decimal(repr(high)) % Decimal(1).scaleb(Decimal(repr(high - low)).adjusted()) == 0
+    return Decimal(repr(end)) % Decimal(1).scaleb(Decimal(repr(high - low)).adjusted()) == 0
 
 
 def merge_small_bins(edges: Sequence[float], values: Floats, weights: Ints) -> list[float]:
@@ -273,7 +273,8 @@ def rounded_bounds(edges: Sequence[float], kind: str, resolution: float = 1.0) -
     unit = Decimal(1).scaleb(exponent)
     first, last_multiple = Decimal(low) // unit, -(-Decimal(high) // unit)
     first -= first * unit > Decimal(low)
-    if ends_a_scale(low, float(Decimal(repr(high)) - Decimal(repr(resolution)))):
+    largest = float(Decimal(repr(high)) - Decimal(repr(resolution)))
+    if ends_a_scale(largest, low, largest):
         return float(first * unit), high
     return float(first * unit), float((last_multiple + (last_multiple * unit < Decimal(high))) * unit)
 

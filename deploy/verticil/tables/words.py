@@ -158,10 +158,9 @@ def has_own_end(item: ColumnProfile) -> bool:
     if not item.bins or item.numbers is None:
         return False
     values = item.numbers[0][~np.isin(item.numbers[0], item.points)]
-    is_own = item.bins[-1] - (item.kind == "integer") == values[-1] and not ends_a_scale(
-        float(values[0]), float(values[-1])
-    )
-    return bool(item.bins[0] == values[0] or is_own)
+    low, high = float(values[0]), float(values[-1])
+    ends = (item.bins[0], low), (item.bins[-1] - (item.kind == "integer"), high)
+    return any(edge == end and (item.kind in MOMENTS or not ends_a_scale(end, low, high)) for edge, end in ends)
 
 
 def _rows_of(item: ColumnProfile, point: float) -> int:
