@@ -23,6 +23,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.release.drawing import evidence_of
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study_text
@@ -290,6 +291,31 @@ def test_a_format_is_read_beside_the_usual_ways_however_long_it_is(form: str) ->
     seconds = float(dt.datetime(2020, 5, 7, 13, 45, tzinfo=dt.UTC).timestamp())
     read = value_reader("datetime", style_of(variable, "plain"))
     assert read("2020-05-07 13:45") == read(DatePattern.of(form).write(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [
+        ("YYYY-MM-DDT00:00:00", "2020-08-05"),
+        ("YYYY-MM-DDT00:00:00", dt.date(2020, 8, 5)),
+        ("DD.MM.YYYY hh:mm", "2020-08-05T10:00"),
+        ("DD.MM.YYYY hh:mm", "05.08.2020 10:00"),
+        ("DD.MM.YYYY hh:mm", pd.Timestamp("2020-08-05 10:00")),
+        ("YYYY-MM-01T00:00:00", "2020-08-05"),
+    ],
+)
+def test_a_question_names_a_moment_in_any_usual_way(form: str, given: object) -> None:
+    keys = (
+        "bins = [2020-01-01, 2020-07-01, 2021-01-01]",
+        f'format = "{form}"',
+        'missing = { category = "none", spellings = [""] }',
+    )
+    schema = study_of('type = "datetime"', *keys).schema
+    assert evidence_of(schema, {schema[0].name: given}) == {0: 1}
+    for wrong in ("x", "2022-01-01", dt.date(2019, 1, 1)):
+        with pytest.raises(Misuse, match="is not a category") as caught:
+            evidence_of(schema, {schema[0].name: wrong})
+        assert "a moment from 2020-01-01 to below 2021-01-01" in caught.value.hint
 
 
 def test_the_example_of_the_page_is_a_study() -> None:

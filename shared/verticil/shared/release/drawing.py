@@ -6,6 +6,7 @@ Records come from what the release's own came from unless another source is name
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.written_values.dates import DAY, DatePattern
+from verticil.shared.documents.written_values.on_scale import value_text
+from verticil.shared.documents.written_values.reading import MOMENTS, usual_pattern, value_reader
 from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.joint import JointModel
@@ -25,6 +29,7 @@ from verticil.shared.release.formats import model_json, posterior
 from verticil.shared.release.signatures import read_document
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Sampling, Source, Study
+from verticil.shared.study.typed_variables import written_format
 from verticil.shared.synthesis.linked_places import inside_bins
 from verticil.shared.synthesis.synthesis import decode, sample_chunks
 from verticil.shared.synthesis.typed_columns import codes_of
@@ -143,7 +148,7 @@ def open_models(folder: Path) -> ReleaseModels:
 
 
 def evidence_of(schema: Schema, given: Mapping[str, object]) -> dict[int, int]:
-    """Variable -> code of what is known of a person: a category, or of a variable with bins a number in one of them.
+    """Variable -> code of what is known of a person: a category, or of a variable with bins a number or moment in one of them.
 
     Raises:
         Misuse: USAGE, no such variable or category; the nearest one is named.
@@ -168,12 +173,22 @@ def variable_of(schema: Schema, name: str, *, where: str) -> Variable:
     return schema[schema.index(name)]
 
 
+def _as_records_write(variable: Variable, text: str) -> str:
+    """Return a moment that is written in a usual way as records write it; any other text as it is."""
+    kind = str(variable.kind)
+    if kind not in MOMENTS or (moment := value_reader(kind, usual_pattern(kind))(text)) is None:
+        return text
+    return DatePattern.of(written_format(variable)).write(moment * (DAY if kind == "date" else 1))
+
+
 def _code(variable: Variable, value: object) -> int:
     label = str(value)
     if label in variable.labels:
         return variable.labels.index(label)
-    if variable.kind is not None and label and (code := int(codes_of(variable, [label])[0])) >= 0:
-        return code
+    if variable.kind is not None and label:
+        own = value if isinstance(value, dt.date | dt.time) else _as_records_write(variable, label)
+        if (code := int(codes_of(variable, [own])[0])) >= 0:
+            return code
     if variable.bins is not None:
         low, high = variable.bins[0], variable.bins[-1]
         try:
@@ -182,8 +197,11 @@ def _code(variable: Variable, value: object) -> int:
             number = np.nan
         if low <= number < high:
             return int(np.searchsorted(variable.bins, number, side="right")) - 1
-    near = difflib.get_close_matches(label, variable.labels, 1)
-    numbers = "" if variable.bins is None else f", or a number from {variable.bins[0]:g} to below {variable.bins[-1]:g}"
+    near = [] if variable.kind in MOMENTS else difflib.get_close_matches(label, variable.labels, 1)
+    numbers = ""
+    if variable.bins is not None:
+        first, last = (value_text(variable.kind, edge) for edge in (variable.bins[0], variable.bins[-1]))
+        numbers = f", or a {'moment' if variable.kind in MOMENTS else 'number'} from {first} to below {last}"
     hint = f"did you mean '{near[0]}'?" if near else f"its categories are {_listed(variable.labels)}{numbers}"
     raise Misuse("USAGE", f"given: '{label}' is not a category of '{variable.name}'", hint=hint)
 

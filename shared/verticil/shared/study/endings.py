@@ -62,7 +62,8 @@ def lattice_of(ending: str, kind: str, pattern: str) -> Lattice:
 def problems_of_endings(endings: Endings, kind: str, pattern: str) -> Iterator[str]:
     """Yield what is wrong with endings: their digits, their shares, or what they stand beside."""
     is_number = kind in NUMBERS
-    forms, expected = (_MOMENT,), 'minutes, seconds or both, such as "15" or "15:00"'
+    forms: tuple[re.Pattern[str], ...] = (_MOMENT,)
+    expected = 'minutes, seconds or both, such as "15" or "15:00"'
     if is_number:
         forms, expected = (_DIGITS,), f"1 to {MOST_DIGITS} digits"
     elif kind == "datetime":
