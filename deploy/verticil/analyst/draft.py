@@ -237,7 +237,7 @@ def _write(
         if not variables:
             raise DataFault(
                 "DATA_EMPTY",
-                f"{tables[party]}: no column can be proposed as a variable: "
+                f"{tables[party].name}: no column can be proposed as a variable: "
                 + "; ".join(f"{_quote(item.name)}: {item.left_out}" for item in own[:5]),
             )
         most = max(most, len(variables))
