@@ -70,7 +70,7 @@ example people  # exit 2: FILE_EXISTS
 docs runbook --no-browser
 docs no-such-page  # exit 2: USAGE
 man manual/man1
-man manual/man1/verticil.1  # exit 2: USAGE
+man manual/man1/verticil.1  # exit 2: FILE_MISSING
 pki init --federation hearts --endpoint localhost:PORT --out ca
 pki request miner --role miner --host localhost --dir miner/pki --federation ca/federation.toml
 pki sign miner/pki/miner.req --ca ca --role miner --yes --out miner.signed
