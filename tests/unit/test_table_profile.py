@@ -16,7 +16,7 @@ from verticil.shared.core.errors import DataFault
 from verticil.shared.study.reading import read_study_text
 from verticil.tables.columns import Choice, ColumnProfile
 from verticil.tables.profile import profile_table
-from verticil.tables.ranges import find_points, number_edges, outer_ends
+from verticil.tables.ranges import ends_a_scale, find_points, number_edges, outer_ends, rounded_bounds
 from verticil.tables.words import column_lines
 from verticil.tables.writing import guess_dates, guess_numbers
 
@@ -142,9 +142,29 @@ def test_a_measure_with_gaps_in_its_tail_is_no_code(tmp_path: Path) -> None:
 def test_ends_are_rounded_by_the_range_and_not_by_the_size_of_numbers() -> None:
     assert outer_ends(309.04, 310.98, whole=False) == (309.0, 311.0)
     assert outer_ends(-0.42, 0.41, whole=False) == (-0.42, 0.42)
-    assert outer_ends(0.0, 1.0, whole=False, resolution=0.001) == (0.0, 1.001)  # where scales end, records end, too
-    assert outer_ends(3.0, 100.0, whole=True) == (3.0, 101.0)
+    assert outer_ends(0.0, 1.0, whole=False, resolution=0.001, keeps_high=True) == (0.0, 1.001)
     assert outer_ends(0.0, 987.0, whole=True) == (0.0, 990.0)
+
+
+@pytest.mark.parametrize(
+    ("high", "decimals", "rows", "last", "bound"),
+    [
+        (1.0, 4, 12, 1.0001, 1.0001),  # many have it
+        (1.0, 4, 1, 1.0001, 1.0001),  # a power of ten
+        (100.0, 1, 1, 100.1, 100.1),
+        (4.0, 2, 10, 4.01, 4.01),
+        (4.0, 2, 9, 4.1, 5.0),  # a few people's number
+        (1000.0, 0, 1, 1001.0, 1001.0),
+        (3000.0, 0, 1, 3100.0, 4000.0),
+    ],
+)
+def test_records_end_where_a_scale_ends(high: float, decimals: int, rows: int, last: float, bound: float) -> None:
+    """Records of a column of percentages went up to 110."""
+    values = np.unique(np.round(np.linspace(0, 0.99 * high, 700), decimals))
+    values, weights = np.append(values, high), np.append(np.full(len(values), 20), rows)
+    edges = number_edges(values, weights, resolution=10.0**-decimals, n_bins=16)
+    assert edges[-1] == last
+    assert rounded_bounds(edges, "number", keeps_high=ends_a_scale(values, weights))[1] == bound
 
 
 def test_a_value_that_many_have_is_a_point_among_decimals(tmp_path: Path) -> None:

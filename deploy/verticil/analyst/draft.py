@@ -32,11 +32,11 @@ from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
-from verticil.shared.study.typed_variables import PRIVATE, step_of
+from verticil.shared.study.typed_variables import PRIVATE
 from verticil.shared.study.vocabulary import MAX_VARIABLES, PLACEHOLDERS, PUBLIC, TABLE
 from verticil.tables.columns import Choice, ColumnProfile, TableProfile
 from verticil.tables.profile import ID_NAMES, ONE_ROW, profile_table
-from verticil.tables.ranges import FEWEST_ROWS, means, rounded_bounds
+from verticil.tables.ranges import FEWEST_ROWS, ends_a_scale, means, rounded_bounds
 from verticil.tables.texts import TextColumn
 from verticil.tables.words import column_reasons, has_own_end, value_text
 
@@ -477,7 +477,8 @@ def _category_lines(item: ColumnProfile, review: str) -> Iterator[str]:
 def _range_lines(item: ColumnProfile, review: str, wording: Wording, *, measured: bool) -> Iterator[str]:
     points, endings = item.points, item.endings
     if item.bins and measured:
-        low, high = rounded_bounds(item.bins, item.kind, step_of(item.decimals))
+        keeps_high = item.kind in NUMBERS and ends_a_scale(*item.binned_numbers)
+        low, high = rounded_bounds(item.bins, item.kind, keeps_high=keeps_high)
         yield f'bins = "{PRIVATE}"  # measured with noise, within its epsilon'
         yield f"bounds = [{_toml_value(item, low)}, {_toml_value(item, high)}]  {_BOUNDS}"
         if item.kind == "integer" and n_histograms((low, high), 1.0) == 1:  # each whole number is counted

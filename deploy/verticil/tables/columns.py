@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.documents.written_values.reading import MOMENTS, Kind
 from verticil.shared.study.endings import Endings
@@ -91,6 +93,14 @@ class ColumnProfile:
     def pattern(self) -> str:
         """The pattern that records write moments in."""
         return self.format or USUAL_FORMATS[self.kind]
+
+    @property
+    def binned_numbers(self) -> tuple[Floats, Ints]:
+        """The distinct numbers or moments that are no points, ascending, and the rows of each."""
+        assert self.numbers is not None
+        values, weights = self.numbers
+        rest = ~np.isin(values, self.points)
+        return values[rest], weights[rest]
 
     @property
     def missing_share(self) -> float:

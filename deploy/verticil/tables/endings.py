@@ -38,13 +38,13 @@ def find_endings(
         pattern: of a moment.
         zone: of moments, which are in UTC; of one whose hours differ from UTC's no time of day is an ending.
     """
+    n = int(weights.sum())
+    if n < 2 * FEWEST_ROWS:
+        return ()
     steps = np.round(values * 10.0**decimals)
     if np.abs(steps).max() > _LARGEST:
         return ()
     units = (np.abs(steps) if kind in NUMBERS else steps).astype(np.int64)
-    n = int(weights.sum())
-    if n < 2 * FEWEST_ROWS:
-        return ()
     below = np.cumsum(weights)
     first, last = (values[min(int(np.searchsorted(below, n * part)), len(values) - 1)] for part in (0.25, 0.75))
     spread = float(last - first) * 10.0**decimals

@@ -472,11 +472,9 @@ def _of_numbers(
     rest = ~np.isin(values, points.values)
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
     edges = without_point_bins(edges, points.values, resolution)
-    endings: Endings = ()
-    if not any(
-        _POWER.search(text) for text in sample(list(counts))
-    ):  # whose digits begin, and do not end, at one place
-        endings = find_endings(values[rest], weights[rest], kind=base.kind, decimals=decimals)
+    # The digits of powers of ten begin, and do not end, at one place.
+    has_powers = any(_POWER.search(text) for text in sample(list(counts)))
+    endings = () if has_powers else find_endings(values[rest], weights[rest], kind=base.kind, decimals=decimals)
     base = with_changes(base, _endings_reason(endings, "numbers"), decimals=decimals, endings=endings)
     return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
 
@@ -533,7 +531,7 @@ def _of_moments(base: ColumnProfile, values: Floats, weights: Ints, choice: Choi
 
 def _are_few(values: Floats, weights: Ints, base: ColumnProfile, choice: Choice) -> bool:
     """Return whether moments are few, as days of a survey's waves, with enough rows each and days between that nobody has."""
-    if weights.min() < FEWEST_ROWS:
+    if weights.min() < FEWEST_ROWS or len(values) < 2:
         return False
     step = 1.0 if base.kind == "date" else float(DAY if base.whole_format else 60)
     are_apart = choice.epsilon is None and len(values) <= _MOST_STEPS and np.diff(values).min() > step
@@ -565,6 +563,8 @@ def _decimals(counts: Mapping[str, int], written: str, values: Floats) -> int:
         else:
             widths.append(0)
     sizes = np.abs(values[values != 0])
+    if not len(sizes):
+        return 0
     before, least = math.ceil(math.log10(sizes.max())), math.floor(math.log10(np.quantile(sizes, 0.05)))
     most = max(_DIGITS - max(before, 0), _OF_SMALL - 1 - least, 0)
     return min(int(np.quantile(widths, 0.999, method="higher")), most, MOST_DECIMALS)

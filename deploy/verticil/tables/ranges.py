@@ -156,7 +156,8 @@ def number_edges(values: Floats, weights: Ints, *, resolution: float, n_bins: in
     if not low < high:
         return []
     whole = resolution == 1.0
-    bottom, top = outer_ends(low, high, whole=whole, resolution=resolution)
+    keeps_high = ends_a_scale(values, weights)
+    bottom, top = outer_ends(low, high, whole=whole, resolution=resolution, keeps_high=keeps_high)
     cuts = _cuts(values, weights, n_bins)
     edges = list[float]()
     around = [low, *cuts, high]
@@ -197,22 +198,24 @@ def _nice(size: float) -> float:
     return power * max(factor for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9))
 
 
-def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0) -> tuple[float, float]:
-    """Round the ends of numbers outward to two significant digits of their range; an end of a scale, such as 100, stays.
+def outer_ends(
+    low: float, high: float, *, whole: bool, resolution: float = 0.0, keeps_high: bool = False
+) -> tuple[float, float]:
+    """Round the ends of numbers outward to two significant digits of their range.
 
     Args:
         low, high: the least and the largest number, which differ.
         whole: the numbers are whole; the upper end is then above the largest, because a bin does not hold its upper edge.
         resolution: the least step between two numbers, of which the ends are multiples; 0: any.
+        keeps_high: the upper end lies one step above the largest number, because a scale ends there.
 
-    >>> outer_ends(309.04, 310.98, whole=False), outer_ends(1234.0, 98765.0, whole=True), outer_ends(18, 91, whole=True)
-    ((309.0, 311.0), (1000.0, 99000.0), (18.0, 92.0))
+    >>> outer_ends(309.04, 310.98, whole=False), outer_ends(1234.0, 98765.0, whole=True), outer_ends(18, 90, whole=True)
+    ((309.0, 311.0), (1000.0, 99000.0), (18.0, 91.0))
 
-    >>> outer_ends(0.0, 100.0, whole=True), outer_ends(1.02, 4.0, whole=False, resolution=0.01)
-    ((0.0, 101.0), (1.0, 4.01))
+    >>> outer_ends(0.0, 1.0, whole=False, resolution=0.01, keeps_high=True)
+    (0.0, 1.01)
     """
-    end_of_scale = Decimal(repr(high)) + Decimal(repr(1.0 if whole else resolution))
-    is_scale = (whole or resolution > 0) and ends_a_scale(high, low, high)
+    one_above = Decimal(repr(high)) + Decimal(repr(1.0 if whole else resolution))
     step = max(Decimal(1).scaleb(math.floor(math.log10(high - low)) - 1), Decimal(repr(resolution)))
     if whole:
         step, high = max(step, Decimal(1)), high + 1
@@ -222,16 +225,21 @@ def outer_ends(low: float, high: float, *, whole: bool, resolution: float = 0.0)
     )
     bottom, top = (number * step for number in steps)
     top += step if float(top) <= high and not whole else 0
-    return float(bottom) + 0.0, float(end_of_scale if is_scale else top) + 0.0
+    return float(bottom) + 0.0, float(one_above if keeps_high else top) + 0.0
 
 
-def ends_a_scale(end: float, low: float, high: float) -> bool:
-    """Return whether a number is one that scales begin or end with: a multiple of the power of ten of the range.
+def ends_a_scale(values: Floats, weights: Ints) -> bool:
+    """Return whether the largest number is where a scale ends: a power of ten, or a multiple of that of the range that several
+    people have.
 
-    >>> [ends_a_scale(high, low, high) for low, high in ((0.0, 1.0), (3.0, 100.0), (1.02, 4.0), (0.0, 87.0))]
-    [True, True, True, False]
+    >>> values = np.array([[0.0, 1.0], [3.0, 100.0], [1.02, 4.0], [0.0, 87.0]])
+    >>> [ends_a_scale(each, np.array([1, 10])) for each in values], ends_a_scale(values[2], np.array([1, 9]))
+    ([True, True, True, False], False)
     """
-    return Decimal(repr(end)) % Decimal(1).scaleb(Decimal(repr(high - low)).adjusted()) == 0
+    low, high = (Decimal(repr(float(end))) for end in (values[0], values[-1]))
+    is_power = high > 0 and high == Decimal(1).scaleb(high.adjusted())
+    is_multiple = high % Decimal(1).scaleb((high - low).adjusted()) == 0
+    return is_multiple and (is_power or bool(weights[-1] >= FEWEST_ROWS))
 
 
 def merge_small_bins(edges: Sequence[float], values: Floats, weights: Ints) -> list[float]:
@@ -246,20 +254,20 @@ def merge_small_bins(edges: Sequence[float], values: Floats, weights: Ints) -> l
     return [*remaining[:-1], edges[-1]]  # what is left at the end joins the last bin
 
 
-def rounded_bounds(edges: Sequence[float], kind: str, resolution: float = 1.0) -> tuple[float, float]:
+def rounded_bounds(edges: Sequence[float], kind: str, *, keeps_high: bool = False) -> tuple[float, float]:
     """Return bounds around the edges of bins that tell little of the table: of numbers multiples of a power of ten, the largest
-    within their range, or an end of a scale; of dates and moments whole years, of times of day midnights.
+    within their range; of dates and moments whole years, of times of day midnights.
 
     Args:
         edges: of the bins.
         kind: of the column.
-        resolution: the least step between two numbers.
+        keeps_high: the last edge stays, because a scale ends there.
 
-    >>> rounded_bounds([17.0, 40.0, 92.0], "integer"), rounded_bounds([0.5, 7.2], "number"), rounded_bounds([3e4, 7e4], "time")
+    >>> rounded_bounds([17.0, 40.0, 91.0], "integer"), rounded_bounds([0.5, 7.2], "number"), rounded_bounds([3e4, 7e4], "time")
     ((10.0, 100.0), (0.0, 8.0), (0.0, 86400.0))
 
-    >>> rounded_bounds([0.0, 50.0, 101.0], "integer"), rounded_bounds([1.0, 4.01], "number", 0.01)
-    ((0.0, 101.0), (1.0, 4.01))
+    >>> rounded_bounds([3.0, 50.0, 101.0], "integer", keeps_high=True)
+    (0.0, 101.0)
     """
     low, high = float(edges[0]), float(edges[-1])
     if kind == "time":
@@ -273,8 +281,7 @@ def rounded_bounds(edges: Sequence[float], kind: str, resolution: float = 1.0) -
     unit = Decimal(1).scaleb(exponent)
     first, last_multiple = Decimal(low) // unit, -(-Decimal(high) // unit)
     first -= first * unit > Decimal(low)
-    largest = float(Decimal(repr(high)) - Decimal(repr(resolution)))
-    if ends_a_scale(largest, low, largest):
+    if keeps_high:
         return float(first * unit), high
     return float(first * unit), float((last_multiple + (last_multiple * unit < Decimal(high))) * unit)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.typed_variables import bin_labels
 from verticil.tables.columns import PLURALS, ColumnProfile, TableProfile
-from verticil.tables.ranges import FEWEST_ROWS, ends_a_scale
+from verticil.tables.ranges import FEWEST_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +155,9 @@ def has_own_end(item: ColumnProfile) -> bool:
     """Return whether an outer end of a column's bins is the least or the largest number of the table: one person's."""
     if not item.bins or item.numbers is None:
         return False
-    values = item.numbers[0][~np.isin(item.numbers[0], item.points)]
-    low, high = float(values[0]), float(values[-1])
-    ends = (item.bins[0], low), (item.bins[-1] - (item.kind == "integer"), high)
-    return any(edge == end and (item.kind in MOMENTS or not ends_a_scale(end, low, high)) for edge, end in ends)
+    values, weights = item.binned_numbers
+    ends = (item.bins[0], values[0], weights[0]), (item.bins[-1] - (item.kind == "integer"), values[-1], weights[-1])
+    return any(bool(edge == end and n_rows < FEWEST_ROWS) for edge, end, n_rows in ends)
 
 
 def _rows_of(item: ColumnProfile, point: float) -> int:
