@@ -33,8 +33,8 @@ def man_command(
     form: FormatOption = Format.text,
 ) -> None:
     """Write the manual pages of all commands into a folder, for `man verticil`; older ones there are replaced."""
-    pages = manual_pages()
     folder.mkdir(parents=True, exist_ok=True)
+    pages = manual_pages()
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
     if not emit({"folder": str(folder), "pages": list(pages)}, form=form):
