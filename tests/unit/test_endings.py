@@ -42,6 +42,8 @@ def counted(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 PRICES = {"99": 0.7, "95": 0.2}
+CLOCK = {"type": "time", "decimals": None, "format": "hh:mm", "bins": ["08:00", "12:00", "18:00"]}
+DAYS = [dt.date(2020, month, 1) for month in (1, 3, 6)]
 
 
 def test_records_have_the_declared_endings_as_often_as_declared_and_stay_in_their_bins() -> None:
@@ -174,6 +176,11 @@ def test_columns_without_endings_keep_the_numbers_that_they_had() -> None:
         (
             {"type": "time", "decimals": None, "bins": ["08:00", "12:00", "18:00"], "endings": {"09:00:00": 1.0}},
             "'09:00:00' is none",
+        ),
+        ({**CLOCK, "endings": {"15:00": 1.0}}, "has seconds, and the format has none"),
+        (
+            {**CLOCK, "type": "datetime", "bins": DAYS, "format": "YYYY-MM-DD hh:mm", "endings": {"08:00:30": 1.0}},
+            "has seconds",
         ),
     ],
 )

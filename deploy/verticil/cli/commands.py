@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
@@ -183,12 +184,15 @@ class Commands(TyperGroup):
         Raises:
             Misuse: USAGE, a group has the command, which was asked for without the group.
         """
-        if args and entry_of(args[0]) is None:
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except TyperException:
             groups = [name for name, own in self.commands.items() if args[0] in getattr(own, "commands", ())]
-            if groups:
-                whole = " or ".join(f"`verticil {group} {args[0]}`" for group in groups)
-                raise Misuse("USAGE", f"there is no command 'verticil {args[0]}'", hint=f"did you mean {whole}?")
-        name, command, rest = super().resolve_command(ctx, args)
+            if not groups:
+                raise
+            whole = " or ".join(f"`verticil {group} {args[0]}`" for group in groups)
+            hint = f"did you mean {whole}?"
+            raise Misuse("USAGE", f"there is no command 'verticil {args[0]}'", hint=hint) from None
         return name, command if name is None else load(name), rest
 
     @property

@@ -40,9 +40,6 @@ def table_of(source: Path | str | pd.DataFrame, *, name: str) -> TextTable:
     if isinstance(source, str | Path):
         path = Path(source)
         name = path.name
-        if not path.is_file():
-            problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-            raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given")
         table = texts_of(name, path)
     else:
         table = _of_frame(source, name)

@@ -446,7 +446,8 @@ def _is_whole(values: Floats) -> bool:
 def _of_numbers(
     base: ColumnProfile, counts: Mapping[str, int], values: Floats, weights: Ints, choice: Choice
 ) -> ColumnProfile:
-    decimals = 0 if base.kind == "integer" else _decimals(counts, base.written, values)
+    texts = sample(list(counts))
+    decimals = 0 if base.kind == "integer" else _decimals(texts, base.written, values)
     resolution = 1.0 if base.kind == "integer" else 10.0**-decimals
     span = float(values[-1] - values[0])
     if span < _SMALLEST or max(abs(values[0]), abs(values[-1])) >= _LARGEST:
@@ -473,7 +474,7 @@ def _of_numbers(
     edges = number_edges(values[rest], weights[rest], resolution=resolution, n_bins=_n_bins(base.n_rows, choice))
     edges = without_point_bins(edges, points.values, resolution)
     # The digits of powers of ten begin, and do not end, at one place.
-    has_powers = any(_POWER.search(text) for text in sample(list(counts)))
+    has_powers = any(map(_POWER.search, texts))
     endings = () if has_powers else find_endings(values[rest], weights[rest], kind=base.kind, decimals=decimals)
     base = with_changes(base, _endings_reason(endings, "numbers"), decimals=decimals, endings=endings)
     return _with_ranges(base, edges, points, weights[rest], n_distinct=int(rest.sum()))
@@ -544,7 +545,7 @@ def _n_bins(n_rows: int, choice: Choice) -> int:
     return max(4, min(_OWNERS_BINS, n_rows // (2 * FEWEST_ROWS)))
 
 
-def _decimals(counts: Mapping[str, int], written: str, values: Floats) -> int:
+def _decimals(texts: Sequence[str], written: str, values: Floats) -> int:
     """Return the decimals that nearly all numbers are written with at most, without those that only the machine knows.
 
     A number of the machine has 15 digits. Where large ones leave few for decimals, small ones still have three of their own.
@@ -554,7 +555,7 @@ def _decimals(counts: Mapping[str, int], written: str, values: Floats) -> int:
         mark = NumberStyle.of(written).decimal
     pattern = re.compile(rf"{re.escape(mark)}([0-9]*)(?:[eE]([+-]?[0-9]+))?")
     widths = list[int]()
-    for text in sample(list(counts)):
+    for text in texts:
         match = pattern.search(text)
         if match is not None:
             widths.append(max(0, len(match[1]) - int(match[2] or 0)))

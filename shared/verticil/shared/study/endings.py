@@ -80,5 +80,7 @@ def problems_of_endings(endings: Endings, kind: str, pattern: str) -> Iterator[s
         yield f"the shares of the endings are {math.fsum(share for _, share in endings):g} together, expected at most 1"
     if not is_number and not DatePattern.of(pattern).has_time:
         yield "the format says no time of day, whose minutes an ending would be"
-    if not is_number and any(":" in text and not text.endswith(":00") for text, _ in endings) and "ss" not in pattern:
+    # A time of day may name the second 00 of a format without seconds; minutes and seconds would be read as something else.
+    has_seconds = any(text.count(":") == 1 or (":" in text and not text.endswith(":00")) for text, _ in endings)
+    if not is_number and has_seconds and "ss" not in pattern:
         yield "an ending has seconds, and the format has none"
