@@ -129,8 +129,14 @@ def referenced(
         lambda: by_augmentation(counts, channels, score, sweeps=sweeps, seed=1, enough=SURE),
     )
     anneals: Method = "annealing", lambda: by_annealing(counts, channels, score, seed=1, enough=SURE)
-    # Three columns: where importance sampling fails, chains seldom leave a graph. Four: all graphs by all draws are dear.
-    tries = [few, many, anneals] if counts.ndim == 3 else [few, chains, many]
+    # Of many categories more draws leave tails as long; of three columns of two, chains seldom leave a graph.
+    tries = (
+        [few, anneals]
+        if max(counts.shape) > 2
+        else [few, many, anneals]
+        if counts.ndim == 3
+        else [few, chains, anneals]
+    )
     best: tuple[Floats, float, str] | None = None
     for way, attempt in tries:
         if way == "augmentation" and not sweeps:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -29,9 +30,10 @@ Parents = tuple[int, ...]
 """A mask of parents for each variable."""
 
 _SCALES, _SHARES = (1.0, 0.5, 0.15), (0.5, 0.3, 0.2)
-_BATCH = 4000
 LONG_TAIL = 0.7
-_COUNTS = 0.01  # probability of a graph from which on its weights are looked at
+_FIRST = (5, 4)
+_LEVELS = ((10, 10), (30, 20), (80, 60))
+_FAR = 60.0  # nats below the best from which on the tail of a graph's weights says nothing
 
 
 def graphs(d: int = 3) -> list[Parents]:
@@ -83,21 +85,21 @@ def by_importance(
         seed: of the proposals.
         by_tails: where the weights of a graph that counts have a long tail, the second value is 1.
     """
-    every, rng = graphs(released.ndim), np.random.default_rng(seed)
-    true = corrected(released, channels)
+    every, true = graphs(released.ndim), corrected(released, channels)
     left = [_left(true, v, channel) for v, channel in enumerate(channels)]
+    drawn, confused = _Draws(true, left, score, draws, seed), _joint_channel(channels)
     known: dict[object, tuple[float, float, float]] = {}
     for graph in every:
         key = equivalence(graph) if score == "bdeu" else graph
         if key not in known:
-            weights = _weights(released, channels, graph, score, true, left, draws, rng)
+            weights = drawn.weights(graph, released, confused)
             first, second = (logsumexp(half) - np.log(draws // 2) for half in np.array_split(weights, 2))
             known[key] = (float(first), float(second), tail_of(weights))
     *halves, tails = np.array([known[equivalence(graph) if score == "bdeu" else graph] for graph in every]).T
     each = [np.exp(half - logsumexp(half)) for half in halves]
     whole = logsumexp(halves, axis=0)
     probability = np.exp(whole - logsumexp(whole))
-    if by_tails and tails[probability > _COUNTS].max() > LONG_TAIL:
+    if by_tails and tails[whole > whole.max() - _FAR].max() > LONG_TAIL:
         return probability, 1.0
     return probability, float(0.5 * np.abs(each[0] - each[1]).sum())
 
@@ -119,39 +121,44 @@ def tail_of(log_weights: Floats) -> float:
 
 
 def by_annealing(
-    released: Floats, channels: Sequence[Floats], score: str, *, seed: int, enough: float = 0.004
+    released: Floats, channels: Sequence[Floats], score: str, *, seed: int, enough: float = 0.004, work: float = 2e9
 ) -> tuple[Floats, float]:
     """The same by annealing with two chains, at two efforts; what it says of itself is the most that either pair differs by.
 
-    There is no third effort where two differ by no more than `enough`.
+    There is no greater effort where two differ by no more than `enough`, nor where it would look at more than `work` cells; after
+    one effort alone what it says of itself is 1. A small effort chooses graphs to begin with.
     """
     every, true = graphs(released.ndim), corrected(released, channels)
     left = [_left(true, v, channel) for v, channel in enumerate(channels)]
     names = [equivalence(graph) if score == "bdeu" else graph for graph in every]
-    found = {name: (np.zeros(2), np.zeros(2)) for name in names}
+    found = {name: (np.full(2, -np.inf), np.full(2, -np.inf)) for name in names}
     waiting = dict(zip(names, every, strict=True))
-    whole, apart = np.zeros(len(every)), 1.0
-    for level, (particles, sweeps) in enumerate(((50, 1), (100, 2), (200, 5))):
-        rng = np.random.default_rng([seed, level])
+    whole, apart, spent = np.zeros(len(every)), 1.0, 0.0
+    levels = (_FIRST, *_LEVELS)
+    for level, (particles, sweeps) in enumerate(levels):
+        if level > 1 and len(waiting) * particles * sweeps * spent > work:
+            break
+        rng, spent = np.random.default_rng([seed, level]), 0.0
         for name, graph in waiting.items():
             families = _families(graph, true, left, score)
             made = anneal(released, channels, families, chains=2, particles=particles, sweeps=sweeps, rng=rng)
             found[name] = (found[name][1], made.evidence)
+            spent += 2 * made.moves * (released.size + 33) / sweeps / len(waiting)
         for name in found.keys() - waiting.keys():
             found[name] = (found[name][1], found[name][1])
         before, now = (np.array([found[name][place] for name in names]) for place in (0, 1))
-        first, second, whole, last = (
-            np.exp(value - logsumexp(value)) for value in (*now.T, logsumexp(now, axis=1), logsumexp(before, axis=1))
-        )
-        if level > 0:
+        first, second, whole = (np.exp(value - logsumexp(value)) for value in (*now.T, logsumexp(now, axis=1)))
+        if levels[level - 1] in _LEVELS and level > 0:
+            last = np.exp(logsumexp(before, axis=1) - logsumexp(before))
             apart = 0.5 * float(max(np.abs(first - second).sum(), np.abs(whole - last).sum()))
             if apart <= enough:
                 break
         best = max(value[1].mean() for value in found.values())
+        margin = 12 if levels[level] in _LEVELS else 24
         waiting = {
             name: graph
             for name, graph in waiting.items()
-            if found[name][1].max() + 3 * abs(float(np.diff(found[name][1])[0])) > best - 9
+            if found[name][1].max() + 3 * abs(float(np.diff(found[name][1])[0])) > best - margin
         }
     return whole, apart
 
@@ -180,45 +187,77 @@ def _families(graph: Parents, true: Floats, left: Sequence[float], score: str) -
     return made
 
 
-def _weights(
-    released: Floats,
-    channels: Sequence[Floats],
-    graph: Parents,
-    score: str,
-    true: Floats,
-    left: Sequence[float],
-    draws: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """The logarithms of the weights of some draws."""
-    d, parts = released.ndim, []
-    for start in range(0, draws, _BATCH):
-        m = min(_BATCH, draws - start)
-        scale = rng.choice(_SCALES, size=m, p=_SHARES)
-        log_shares, log_prior, log_q = np.zeros((m, *released.shape)), np.zeros(m), np.zeros((len(_SCALES), m))
-        for v in range(d):
-            members = [u for u in range(d) if graph[v] >> u & 1 or u == v]
-            table = true.sum(axis=tuple(u for u in range(d) if u not in members))
-            table = np.moveaxis(table, members.index(v), -1)
-            rows = np.prod([left[u] for u in members]) * table.reshape(-1, released.shape[v])
-            a = 1 / rows.size if score == "bdeu" else 1.0
-            mass = a + scale[:, None, None] * rows
-            # Gamma(a) = Gamma(a + 1) U^(1/a), in logs: a may be a hundredth
-            logs = np.log(rng.standard_gamma(mass + 1)) + np.log(1 - rng.random(mass.shape)) / mass
-            theta = logs - logsumexp(logs, axis=2, keepdims=True)
-            for place, c in enumerate(_SCALES):
-                log_q[place] += _dirichlet(a + c * rows, theta)
-            log_prior += _dirichlet(np.full(rows.shape, a), theta)
-            theta = np.moveaxis(theta.reshape(m, *table.shape), -1, 1 + members.index(v))
-            log_shares += theta[(slice(None), *(slice(None) if u in members else None for u in range(d)))]
-        likelihood = (np.log(np.maximum(_pushed(np.exp(log_shares), channels), 1e-300)) * released).reshape(m, -1)
-        parts.append(likelihood.sum(axis=1) + log_prior - logsumexp(log_q, axis=0, b=np.array(_SHARES)[:, None]))
-    return np.concatenate(parts)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Drawn:
+    """Probabilities of a family that were drawn.
+
+    Attributes:
+        theta: their logarithms, (draws, cells), 1 for variables outside the family.
+        prior: (draws,) log density.
+        proposal: (scales, draws) log density.
+    """
+
+    theta: Floats
+    prior: Floats
+    proposal: Floats
+
+
+class _Draws:
+    """Draws of the families of all graphs: a family has the same ones in each graph, of the same scales."""
+
+    def __init__(self, true: Floats, left: Sequence[float], score: str, draws: int, seed: int) -> None:
+        self.true, self.left, self.score, self.seed = true, left, score, seed
+        self.scale = np.random.default_rng(seed).choice(_SCALES, size=draws, p=_SHARES)
+        self.known: dict[tuple[int, int], _Drawn] = {}
+
+    def of(self, v: int, mask: int) -> _Drawn:
+        """Return those of a family."""
+        if (v, mask) not in self.known:
+            self.known[v, mask] = self._draw(v, mask)
+        return self.known[v, mask]
+
+    def _draw(self, v: int, mask: int) -> _Drawn:
+        true, d, m = self.true, self.true.ndim, len(self.scale)
+        rng = np.random.default_rng([self.seed, v, mask])
+        members = [u for u in range(d) if mask >> u & 1 or u == v]
+        table = np.moveaxis(true.sum(axis=tuple(u for u in range(d) if u not in members)), members.index(v), -1)
+        rows = np.prod([self.left[u] for u in members]) * table.reshape(-1, true.shape[v])
+        a = 1 / rows.size if self.score == "bdeu" else 1.0
+        mass = a + self.scale[:, None, None] * rows
+        # Gamma(a) = Gamma(a + 1) U^(1/a), in logs: a may be a hundredth
+        logs = np.log(rng.standard_gamma(mass + 1)) + np.log(1 - rng.random(mass.shape)) / mass
+        logs -= logsumexp(logs, axis=2, keepdims=True)
+        proposal = np.stack([_dirichlet(a + c * rows, logs) for c in _SCALES])
+        prior = _dirichlet(np.full(rows.shape, a), logs)
+        logs = np.moveaxis(logs.reshape(m, *table.shape), -1, 1 + members.index(v))
+        shape = tuple(k if u in members else 1 for u, k in enumerate(true.shape))
+        return _Drawn(theta=logs.reshape(m, *shape), prior=prior, proposal=proposal)
+
+    def weights(self, graph: Parents, released: Floats, confused: Floats) -> Floats:
+        """The logarithms of the weights of a graph's draws; `confused` true by released cells."""
+        families = [self.of(v, mask) for v, mask in enumerate(graph)]
+        log_shares = np.zeros((len(self.scale), *released.shape))
+        for family in families:
+            log_shares += family.theta
+        after = np.exp(log_shares, out=log_shares).reshape(len(self.scale), -1) @ confused
+        likelihood = np.log(np.maximum(after, 1e-300)) @ released.ravel()
+        prior = np.sum([family.prior for family in families], axis=0)
+        proposal = np.sum([family.proposal for family in families], axis=0)
+        made: Floats = likelihood + prior - logsumexp(proposal, axis=0, b=np.array(_SHARES)[:, None])
+        return made
 
 
 def _dirichlet(mass: Floats, theta: Floats) -> Floats:
     density: Floats = (gammaln(mass.sum(axis=1)) - gammaln(mass).sum(axis=1)).sum() + ((mass - 1) * theta).sum((1, 2))
     return density
+
+
+def _joint_channel(channels: Sequence[Floats]) -> Floats:
+    """True by released cells of the joint table."""
+    confused: Floats = np.ones((1, 1))
+    for channel in channels:
+        confused = np.asarray(np.kron(confused, channel), dtype=np.float64)
+    return confused
 
 
 def _pushed(shares: Floats, channels: Sequence[Floats]) -> Floats:
@@ -243,9 +282,7 @@ def by_augmentation(
     """
     every, rng, shape = np.array(graphs(released.ndim)), np.random.default_rng(seed), released.shape
     d, size = released.ndim, released.size
-    confused: Floats = np.ones((1, 1))
-    for channel in channels:
-        confused = np.asarray(np.kron(confused, channel), dtype=np.float64)
+    confused = _joint_channel(channels)
     joint = corrected(released, channels).ravel() / released.sum()
     apart = np.ones(shape)
     for v in range(d):

@@ -39,7 +39,10 @@ NOT_TUNED = {
     # A sentinel, quantiles of a distribution, limits of floating point, shapes of an example that is compiled.
     "learning/search/order.py": {"_NO_LIMIT", "_QUANTILES"},
     "posterior/statistics.py": {"_NORMAL_95"},
-    "posterior/annealing.py": {"_TINY", "_FAINT"},
+    "posterior/line_moves.py": {
+        *("TINY", "_FAINT", "_ROOT", "_RAISED", "_FRACTION", "_ABOVE", "_WHOLE", "_WHOLE_VALUE", "_LN2_HIGH", "_LN2_LOW"),
+        *(f"_L{i}" for i in range(1, 8)),
+    },
     "learning/compiling.py": {"_STATES"},
     # Limits of memory, of what can be published, of warnings and screens; Adam's own numbers; quadrature; a digest's bytes.
     "joint/checkpoints.py": {"identity"},

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core import event
@@ -24,14 +24,21 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     return compiled_for(None)(function)
 
 
-def compiled_for(signature: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def compiled_with_vectors(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile loops that divide so that they become vector instructions: division by 0 is no error, as in numpy."""
+    return compiled_for(None, error_model="numpy")(function)
+
+
+def compiled_for(
+    signature: Any, error_model: Literal["python", "numpy"] = "python"
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Compile a function with numba for the types of a signature at once, for None when it is called; see the module."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         try:
-            function_out = numba.njit(signature, cache=True, nogil=True)(function)
+            function_out = numba.njit(signature, cache=True, nogil=True, error_model=error_model)(function)
         except RuntimeError:  # no folder for compiled code can be written to: a read-only installation without a home
-            function_out = numba.njit(signature, nogil=True)(function)
+            function_out = numba.njit(signature, nogil=True, error_model=error_model)(function)
         return cast("Callable[P, R]", function_out)
 
     return decorate

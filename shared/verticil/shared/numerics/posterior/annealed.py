@@ -4,8 +4,8 @@ Graphs that say the same about independence are alike under BDeu (Heckerman, Gei
 annealed. Effort grows from level to level (`TUNING.levels`); a class goes on to the next one unless it is too improbable to
 count: its estimates, raised by three times what they differ by between chains, lie `TUNING.margin_nats` nats below the best. Too
 little effort makes an estimate too small, and how much so shows in the next level. It ends where no edge's probability has
-changed by more than `TUNING.settled` since the level before, nor differs by more between chains, or where the work of `steps` is
-done.
+changed by more than `TUNING.settled` since the level before, nor differs by more between chains, and where the graphs that chains
+draw would agree; or where the work of `steps` is done.
 
 Each chain draws graphs by its own estimates, all with the same number of steps. So chains that do not agree show what the
 estimates leave open, and the change since the level before counts as such a difference (`Diagnostics.edge_difference`).
@@ -123,6 +123,17 @@ class AnnealedState:
         now, before = (self.probabilities(each).mean(axis=0) @ edges for each in (level, level - 1))
         return float(np.abs(now - before).max())
 
+    def spread(self, level: int) -> float:
+        """Return how far chains' probabilities of a class spread, at most, in standard deviations of whether a graph is of it.
+
+        R-hat of graphs that chains draw is about the square root of 1 plus the square of it.
+        """
+        share, classes = self.probabilities(level), np.eye(int(self.kinds.max()) + 1)[self.kinds]
+        each = share @ classes
+        mean = each.mean(axis=0)
+        noise = np.sqrt(mean * np.maximum(1 - mean, 0))
+        return float(np.divide(each.std(axis=0), noise, out=np.zeros_like(mean), where=noise > 0).max())
+
     def apart(self, level: int) -> float:
         """Return how much an edge's probability by a chain differs from that by all, at most."""
         each = self.probabilities(level) @ edges_of(self.graphs).reshape(len(self.graphs), -1)
@@ -211,7 +222,11 @@ class AnnealedGraphs:
         level, waiting = state.waiting()
         work = sum(each.work for each in state.estimates)
         if not waiting:
-            is_settled = level > 0 and max(state.change(level), state.apart(level)) <= TUNING.settled
+            is_settled = (
+                level > 0
+                and max(state.change(level), state.apart(level)) <= TUNING.settled
+                and state.spread(level) <= TUNING.most_spread
+            )
             if (
                 is_settled
                 or level + 1 == len(self.levels)

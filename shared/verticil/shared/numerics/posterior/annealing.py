@@ -21,20 +21,16 @@ turn with theta move by the share of a record that the randomization leaves of a
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from scipy.special import gammaln
 
 from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.numerics.posterior.line_moves import TINY, move_family, padded
 from verticil.shared.numerics.posterior.tuning import TUNING
-
-_TINY: Final = 1e-300
-_FAINT: Final = -600.0  # log length of a line from which on nothing on it changes the likelihood
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,22 +78,7 @@ class Annealed:
     moves: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Lines:
-    """A line of each of n particles.
-
-    Attributes:
-        places: (m, n): the cells whose probabilities change.
-        weight: (m, n): by how much.
-        moved: (n, C): how the released cells' probabilities change; it may be written to.
-    """
-
-    places: Ints
-    weight: Floats
-    moved: Floats
-
-
-class _Particles:
+class Particles:
     """Probabilities of all families of a graph, for all particles of all chains; see the module."""
 
     def __init__(
@@ -108,8 +89,13 @@ class _Particles:
         n: int,
         rng: np.random.Generator,
     ) -> None:
-        self.released, self.channels, self.families, self.rng, self.n = counts.ravel(), channels, families, rng, n
-        self.shape, self.every, self.moves = counts.shape, np.arange(n), 0
+        self.families, self.n, self.shape, self.moves = families, n, counts.shape, 0
+        self.released = np.zeros(padded(counts.size))
+        self.released[: counts.size] = counts.ravel()
+        self.channels = np.zeros((counts.ndim, max(counts.shape), max(counts.shape)))
+        for v, channel in enumerate(channels):
+            self.channels[v, : len(channel), : len(channel)] = channel
+        self.stream = rng.integers(0, 2**63, size=1, dtype=np.uint64)
         self.logs: list[Floats] = []
         for family in families:
             mass = np.broadcast_to(family.pseudo + family.surrogate, (n, *family.surrogate.shape))
@@ -120,10 +106,15 @@ class _Particles:
 
     def renew(self) -> None:
         """Compute from the logarithms what follows from them."""
+        self.logs = [np.ascontiguousarray(logs) for logs in self.logs]
         self.theta = [np.exp(logs) for logs in self.logs]
-        self.after = self._push(self.shares())
-        self.room = self.after.copy()
-        self.fit = self.likelihood(self.room)
+        self.after = np.ones((self.n, len(self.released)))
+        shares = self.shares()
+        for v, k in enumerate(self.shape):
+            shares = np.moveaxis(np.moveaxis(shares, 1 + v, -1) @ self.channels[v, :k, :k], -1, 1 + v)
+        cells = math.prod(self.shape)
+        self.after[:, :cells] = shares.reshape(self.n, cells)
+        self.fit = np.log(np.maximum(self.after, TINY)) @ self.released
 
     def shares(self) -> Floats:
         """(n, K_1, .., K_d), of the true cells."""
@@ -131,17 +122,6 @@ class _Particles:
         for theta in self.theta:
             shares *= theta
         return shares
-
-    def _push(self, shares: Floats) -> Floats:
-        """(n, C), of the released cells."""
-        for v, channel in enumerate(self.channels, start=1):
-            shares = np.moveaxis(np.moveaxis(shares, v, -1) @ channel, -1, v)
-        return shares.reshape(self.n, -1)
-
-    def likelihood(self, after: Floats) -> Floats:
-        """(n,), nats; `after` of the released cells, which is lost."""
-        np.maximum(after, _TINY, out=after)
-        return np.asarray(np.einsum("ij,j->i", np.log(after, out=after), self.released), dtype=np.float64)
 
     def height(self) -> Floats:
         """(n,): how the logarithm of the density changes with the stage."""
@@ -155,104 +135,42 @@ class _Particles:
         self.logs = [logs[which] for logs in self.logs]
         self.renew()
 
-    def sweep(self, stage: Floats) -> None:
+    def sweep(self, stage: Floats, rng: np.random.Generator) -> None:
         """Move each cell of each family about once; `stage`, (n,), of each particle."""
-        for f in self.rng.permutation(len(self.families)).tolist():
-            self._moves(f, stage)
+        for f in rng.permutation(len(self.families)).tolist():
+            self.move(f, stage)
         self.renew()
 
-    def _moves(self, f: int, stage: Floats) -> None:
-        family, rng, n, d = self.families[f], self.rng, self.n, len(self.shape)
-        shape, child = family.surrogate.shape, family.child
-        rest = np.ones((n, *self.shape))
+    def move(self, f: int, stage: Floats) -> None:
+        """Move each particle along lines of the probabilities of family `f`; `stage`, (n,), of each particle."""
+        family, d = self.families[f], len(self.shape)
+        outside = tuple(1 + u for u in range(d) if u not in family.parents)
+        rest = np.ones((self.n, *self.shape))
         for g, theta in enumerate(self.theta):
             if g != f:
                 rest *= theta
-        rows = (rest * self.theta[f]).sum(axis=tuple(1 + u for u in range(d) if u not in family.parents)).reshape(n, -1)
-        logs, theta = self.logs[f].reshape(n, -1), self.theta[f].reshape(n, -1)
-        power = family.pseudo - 1 + (1 - stage)[:, None] * family.surrogate.ravel()
-        steps = [math.prod(shape[u + 1 :]) for u in range(d)]
-        along = [math.prod(shape[u] for u in family.parents if u > v) for v in range(d)]
-        lines, nowhere = max(logs.shape[1], TUNING.least_family_moves), np.zeros(n, dtype=np.int64)
+        rows = (rest * self.theta[f]).sum(axis=outside).reshape(self.n, -1)
+        lines = max(family.surrogate.size, TUNING.least_family_moves)
         self.moves += lines
-        for _ in range(lines):
-            cube = [u for u in family.parents if shape[u] > 1 and rng.random() < 0.5]
-            at = {u: rng.integers(0, shape[u], n) for u in family.members}
-            beside = {u: (at[u] + rng.integers(1, shape[u], n)) % shape[u] for u in (*cube, child)}
-            cells: list[Ints] = []
-            weights: list[Floats] = []
-            signs: list[float] = []
-            for bits in itertools.product((False, True), repeat=len(cube) + 1):
-                here = {**at, **{u: beside[u] for u, bit in zip((*cube, child), bits, strict=True) if bit}}
-                cells.append(sum((steps[u] * here[u] for u in family.members), nowhere))
-                row = sum((along[u] * here[u] for u in family.parents), nowhere)
-                weights.append(1 / np.maximum(rows[self.every, row], _TINY))
-                signs.append(1.0 if sum(bits) % 2 == 0 else -1.0)
-            places, sign, weight = np.stack(cells), np.array(signs)[:, None], np.stack(weights)
-            weight /= weight.min(axis=0)
-            if len(family.members) == d:  # the rest of a row is its probability
-                row = sum((along[u] * at[u] for u in family.parents), nowhere)
-                shift = (weight[0] * rows[self.every, row])[:, None]
-                for u in range(d):
-                    part = self.channels[u][at[u]]
-                    if u in beside:
-                        part = part - self.channels[u][beside[u]]
-                    shift = (shift[:, :, None] * part[:, None, :]).reshape(n, -1)
-            else:
-                changes = np.zeros_like(theta)
-                for cell, size, s in zip(places, weight, sign, strict=True):
-                    changes[self.every, cell] += s * size
-                shift = self._push(changes.reshape(n, *shape) * rest)
-            self._along(_Lines(places=places, weight=sign * weight, moved=shift), logs, theta, power, stage)
-
-    def _along(self, lines: _Lines, logs: Floats, theta: Floats, power: Floats, stage: Floats) -> None:
-        """Some steps of each particle on its line.
-
-        Args:
-            lines: of each particle one.
-            logs, theta: (n, cells): changed.
-            power: (n, cells): of the probabilities in the density.
-            stage: (n,)
-        """
-        every, rng, places, weight, shift = self.every, self.rng, lines.places, lines.weight, lines.moved
-        now, value, size = logs[every, places], theta[every, places], np.log(np.abs(weight))
-        own = power[every, places]
-        reach = now - size
-        low, high = np.where(weight > 0, reach, np.inf), np.where(weight > 0, np.inf, reach)
-        first, last = low.argmin(axis=0), high.argmin(axis=0)
-        down, up = low[first, every], high[last, every]  # logs of the ways to the two ends
-        length = np.logaddexp(down, up)
-        place, moves = down - up, length > _FAINT
-        fit, way, best = self.fit, np.zeros(self.n), now
-        density = (own * now).sum(axis=0) - np.logaddexp(0.0, place) - np.logaddexp(0.0, -place)
-        wide = math.log(2 / self.families_least + 3)
-        for _ in range(TUNING.line_steps):
-            scale = np.exp(rng.uniform(math.log(0.02), wide, self.n))
-            new = place + scale * rng.standard_normal(self.n)
-            new = np.where(rng.random(self.n) < 0.1, -place, new)
-            below, above = -np.logaddexp(0.0, -new), -np.logaddexp(0.0, new)
-            to = np.where(new < 0, np.exp(length + below) - np.exp(down), np.exp(up) - np.exp(length + above))
-            cells = np.log(np.maximum(value + to * weight, _TINY))
-            cells[first, every] = length + below + size[first, every]
-            cells[last, every] = length + above + size[last, every]
-            other = (own * cells).sum(axis=0) + below + above
-            np.multiply(shift, to[:, None], out=self.room)
-            self.room += self.after
-            likely = self.likelihood(self.room)
-            gain = stage * (likely - fit) + other - density
-            accepts = moves & (np.log(1 - rng.random(self.n)) < gain)
-            place, way, fit = np.where(accepts, new, place), np.where(accepts, to, way), np.where(accepts, likely, fit)
-            density, best = np.where(accepts, other, density), np.where(accepts, cells, best)
-        logs[every, places], theta[every, places] = best, np.exp(best)
-        shift *= way[:, None]
-        self.after += shift
-        np.maximum(self.after, 0.0, out=self.after)
-        self.fit = fit
-
-    @property
-    def families_least(self) -> float:
-        """The least prior count of a cell."""
-        return min(family.pseudo for family in self.families)
+        move_family(
+            lines,
+            family.child,
+            np.array([u in family.members for u in range(d)], dtype=np.int64),
+            np.array(self.shape, dtype=np.int64),
+            family.pseudo,
+            min(each.pseudo for each in self.families),
+            family.surrogate.ravel(),
+            stage,
+            self.logs[f].reshape(self.n, -1),
+            self.theta[f].reshape(self.n, -1),
+            rest.reshape(self.n, -1),
+            rows,
+            self.channels,
+            self.released,
+            self.after,
+            self.fit,
+            self.stream,
+        )
 
 
 def anneal(
@@ -277,7 +195,7 @@ def anneal(
         rng: of everything; advanced.
     """
     n = chains * particles
-    swarm = _Particles(counts, channels, families, n, rng)
+    swarm = Particles(counts, channels, families, n, rng)
     evidence = np.full(chains, sum(family.evidence() for family in families))
     stage, log_weight = np.zeros(chains), np.full((chains, particles), -math.log(particles))
     while (stage < 1).any():
@@ -300,7 +218,7 @@ def anneal(
                 log_weight[c] = -math.log(particles)
             swarm.choose(which.ravel())
         for _ in range(sweeps):
-            swarm.sweep(np.repeat(stage, particles))
+            swarm.sweep(np.repeat(stage, particles), rng)
     return Annealed(
         evidence=evidence,
         shares=swarm.shares().reshape(chains, particles, -1),

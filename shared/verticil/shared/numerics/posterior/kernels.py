@@ -53,6 +53,13 @@ def unit(stream: Masks) -> float:
 
 
 @compiled
+def normal_variate(stream: Masks) -> float:
+    """Draw a standard normal variable (Box & Muller 1958)."""
+    radius = math.sqrt(-2.0 * math.log(1.0 - unit(stream)))
+    return radius * math.cos(2.0 * math.pi * unit(stream))
+
+
+@compiled
 def with_descendants(start: int, children: Masks) -> np.uint64:
     """Return a variable and all its descendants, as a mask."""
     mask = _ONE << np.uint64(start)

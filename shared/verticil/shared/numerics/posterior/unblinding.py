@@ -35,7 +35,7 @@ import numpy as np
 
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.compiled import compiled
-from verticil.shared.numerics.posterior.kernels import run, set_parents, unit, with_descendants
+from verticil.shared.numerics.posterior.kernels import normal_variate, run, set_parents, unit, with_descendants
 from verticil.shared.numerics.posterior.missing_cells import sum_terms, weigh
 from verticil.shared.numerics.posterior.parent_sets import Masks
 from verticil.shared.numerics.posterior.tuning import TUNING
@@ -57,8 +57,7 @@ def log_gamma_variate(shape: float, stream: Masks) -> float:
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
-        radius = math.sqrt(-2.0 * math.log(1.0 - unit(stream)))
-        x = radius * math.cos(2.0 * math.pi * unit(stream))
+        x = normal_variate(stream)
         v = 1.0 + c * x
         if v > 0.0:
             v = v * v * v
