@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from verticil.shared.core.arrays import Floats
-from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal
+from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal, log_density
 
 Parents = tuple[int, ...]
 """A mask of parents for each variable."""
@@ -32,7 +32,7 @@ Parents = tuple[int, ...]
 _SCALES, _SHARES = (1.0, 0.5, 0.15), (0.5, 0.3, 0.2)
 LONG_TAIL = 0.7
 _FIRST = (5, 4)
-_LEVELS = ((10, 10), (30, 20), (80, 60))
+_LEVELS = ((10, 10), (25, 25), (50, 60))
 _FAR = 60.0  # nats below the best from which on the tail of a graph's weights says nothing
 
 
@@ -130,36 +130,35 @@ def by_annealing(
     """
     every, true = graphs(released.ndim), corrected(released, channels)
     left = [_left(true, v, channel) for v, channel in enumerate(channels)]
-    names = [equivalence(graph) if score == "bdeu" else graph for graph in every]
-    found = {name: (np.full(2, -np.inf), np.full(2, -np.inf)) for name in names}
-    waiting = dict(zip(names, every, strict=True))
-    whole, apart, spent = np.zeros(len(every)), 1.0, 0.0
+    classes: dict[object, list[int]] = {}
+    for place, graph in enumerate(every):
+        classes.setdefault(equivalence(graph), []).append(place)
+    before, now = np.full((2, len(every), 2), -np.inf)
+    waiting, whole, apart, spent = list(classes.values()), np.zeros(len(every)), 1.0, 0.0
     levels = (_FIRST, *_LEVELS)
     for level, (particles, sweeps) in enumerate(levels):
         if level > 1 and len(waiting) * particles * sweeps * spent > work:
             break
-        rng, spent = np.random.default_rng([seed, level]), 0.0
-        for name, graph in waiting.items():
-            families = _families(graph, true, left, score)
-            made = anneal(released, channels, families, chains=2, particles=particles, sweeps=sweeps, rng=rng)
-            found[name] = (found[name][1], made.evidence)
+        rng, spent, before = np.random.default_rng([seed, level]), 0.0, now.copy()
+        for places in waiting:
+            families = [_families(every[place], true, left, score) for place in places]
+            made = anneal(released, channels, families[0], chains=2, particles=particles, sweeps=sweeps, rng=rng)
+            shares, weight = made.shares.reshape(-1, *released.shape), made.weight.reshape(-1)
+            first = log_density(shares, families[0])
+            for place, own in zip(places, families, strict=True):
+                ratio = np.exp(log_density(shares, own) - first) if score != "bdeu" else np.ones(len(shares))
+                now[place] = made.evidence + np.log((weight * ratio).reshape(2, -1).sum(axis=1))
             spent += 2 * made.moves * (released.size + 33) / sweeps / len(waiting)
-        for name in found.keys() - waiting.keys():
-            found[name] = (found[name][1], found[name][1])
-        before, now = (np.array([found[name][place] for name in names]) for place in (0, 1))
-        first, second, whole = (np.exp(value - logsumexp(value)) for value in (*now.T, logsumexp(now, axis=1)))
-        if levels[level - 1] in _LEVELS and level > 0:
+        one, other, whole = (np.exp(value - logsumexp(value)) for value in (*now.T, logsumexp(now, axis=1)))
+        if level > 1:
             last = np.exp(logsumexp(before, axis=1) - logsumexp(before))
-            apart = 0.5 * float(max(np.abs(first - second).sum(), np.abs(whole - last).sum()))
+            apart = 0.5 * float(max(np.abs(one - other).sum(), np.abs(whole - last).sum()))
             if apart <= enough:
                 break
-        best = max(value[1].mean() for value in found.values())
-        margin = 12 if levels[level] in _LEVELS else 24
-        waiting = {
-            name: graph
-            for name, graph in waiting.items()
-            if found[name][1].max() + 3 * abs(float(np.diff(found[name][1])[0])) > best - margin
-        }
+        reach = (now.max(axis=1) + 3 * np.abs(now[:, 0] - now[:, 1])) > now.mean(axis=1).max() - (
+            12 if level > 0 else 24
+        )
+        waiting = [places for places in waiting if reach[places].any()]
     return whole, apart
 
 

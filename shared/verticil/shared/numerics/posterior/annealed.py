@@ -1,11 +1,12 @@
 """Graphs of few variables drawn by how probable each makes the released counts (`annealing`), with true counts.
 
-Graphs that say the same about independence are alike under BDeu (Heckerman, Geiger & Chickering 1995): one of a class is
-annealed. Effort grows from level to level (`TUNING.levels`); a class goes on to the next one unless it is too improbable to
-count: its estimates, raised by three times what they differ by between chains, lie `TUNING.margin_nats` nats below the best. Too
-little effort makes an estimate too small, and how much so shows in the next level. It ends where no edge's probability has
-changed by more than `TUNING.settled` since the level before, nor differs by more between chains, and where the graphs that chains
-draw would agree; or where the work of `steps` is done.
+Of graphs that say the same about independence one is annealed. Under BDeu all are alike (Heckerman, Geiger & Chickering 1995);
+else P(Y | G') / P(Y | G) is the mean, given Y and G, of how the two priors differ in the density of the joint probabilities
+(`annealing.log_density`). Effort grows from level to level (`TUNING.levels`); a class goes on to the next one unless it is too
+improbable to count: its estimates, raised by three times what they differ by between chains, lie `TUNING.margin_nats` nats below
+the best. Too little effort makes an estimate too small, and how much so shows in the next level. It ends where no edge's
+probability has changed by more than `TUNING.settled` since the level before, nor differs by more between chains, and where the
+graphs that chains draw would agree; or where the work of `steps` is done.
 
 Each chain draws graphs by its own estimates, all with the same number of steps. So chains that do not agree show what the
 estimates leave open, and the change since the level before counts as such a difference (`Diagnostics.edge_difference`).
@@ -20,11 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.posterior import unblinding
-from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal
+from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal, log_density
 from verticil.shared.numerics.posterior.chains import Chains, Checkpoint, mark_of, opened, sealed
 from verticil.shared.numerics.posterior.exact import acyclic, edges_of
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
@@ -53,7 +53,7 @@ class Estimate:
     Attributes:
         kind: which class.
         level: which level.
-        evidence: (chains,) nats.
+        evidence: (graphs of the class, chains) nats.
         work: cells that its moves looked at.
     """
 
@@ -74,7 +74,7 @@ class AnnealedState:
         prior: (graphs,) the logarithm of each one's prior.
         kinds: (graphs,): the class of each.
         estimates: in the order in which they were made.
-        true: (classes, chains, q, C), int32: true counts given the released ones and a graph of each class.
+        drawn: (graphs, chains, q, C): probabilities of the true cells given the released counts and each graph.
     """
 
     problem: Released
@@ -83,20 +83,24 @@ class AnnealedState:
     prior: Floats
     kinds: Ints
     estimates: tuple[Estimate, ...]
-    true: NDArray[np.int32]
+    drawn: Floats
+
+    @property
+    def alike(self) -> Ints:
+        """(graphs,): a number of each graph, the same of those whose evidence is the same."""
+        return self.kinds if self.problem.layout.score == "bdeu" else np.arange(len(self.graphs))
 
     def at_level(self, level: int) -> Floats:
-        """(classes, chains): the newest estimates up to a level."""
-        n = int(self.kinds.max()) + 1
-        newest = np.full((n, self.true.shape[1]), -np.inf)
+        """(graphs, chains): the newest estimates up to a level."""
+        newest = np.full((len(self.graphs), self.drawn.shape[1]), -np.inf)
         for each in self.estimates:
             if each.level <= level:
-                newest[each.kind] = each.evidence
+                newest[self.kinds == each.kind] = each.evidence
         return newest
 
     def probabilities(self, level: int) -> Floats:
         """(chains, graphs), by each chain's estimates up to a level."""
-        value = self.at_level(level)[self.kinds].T + self.prior
+        value = self.at_level(level).T + self.prior
         share: Floats = np.exp(value - np.logaddexp.reduce(value, axis=1, keepdims=True))
         return share
 
@@ -113,7 +117,7 @@ class AnnealedState:
         before = self.at_level(level - 1)
         mean = np.logaddexp.reduce(before, axis=1) - math.log(before.shape[1])
         reach = mean + 3 * before.std(axis=1)
-        return tuple(np.flatnonzero(reach >= mean.max() - TUNING.margin_nats).tolist())
+        return tuple(np.unique(self.kinds[reach >= mean.max() - TUNING.margin_nats]).tolist())
 
     def change(self, level: int) -> float:
         """Return how much an edge's probability has changed since the level before, at most; 1 at the first."""
@@ -124,12 +128,11 @@ class AnnealedState:
         return float(np.abs(now - before).max())
 
     def spread(self, level: int) -> float:
-        """Return how far chains' probabilities of a class spread, at most, in standard deviations of whether a graph is of it.
+        """Return how far chains' probabilities of alike graphs spread, at most, in standard deviations of whether one is drawn.
 
         R-hat of graphs that chains draw is about the square root of 1 plus the square of it.
         """
-        share, classes = self.probabilities(level), np.eye(int(self.kinds.max()) + 1)[self.kinds]
-        each = share @ classes
+        each = self.probabilities(level) @ np.eye(int(self.alike.max()) + 1)[self.alike]
         mean = each.mean(axis=0)
         noise = np.sqrt(mean * np.maximum(1 - mean, 0))
         return float(np.divide(each.std(axis=0), noise, out=np.zeros_like(mean), where=noise > 0).max())
@@ -166,16 +169,11 @@ class AnnealedGraphs:
         graphs = np.array(list(_graphs(sets)), dtype=np.uint64)
         weight = [dict(zip(*(array.tolist() for array in sets.of(v)), strict=True)) for v in range(sets.n_variables)]
         prior = np.array([sum(weight[v][mask] for v, mask in enumerate(graph)) for graph in graphs.tolist()])
-        alike = problem.layout.score == "bdeu"
         numbers: dict[object, int] = {}
-        kinds = [
-            numbers.setdefault(_said_by(graph) if alike else tuple(graph), len(numbers)) for graph in graphs.tolist()
-        ]
+        kinds = [numbers.setdefault(_said_by(graph), len(numbers)) for graph in graphs.tolist()]
         cells = len(problem.released)
-        q = max(
-            min(TUNING.annealed_draws // self.chains, TUNING.most_drawn_cells // (len(numbers) * self.chains * cells)),
-            4,
-        )
+        room = TUNING.most_drawn_cells // (len(graphs) * self.chains * cells)
+        q = max(min(TUNING.annealed_draws // self.chains, room), 4)
         return AnnealedState(
             problem=problem,
             seed=seed,
@@ -183,7 +181,7 @@ class AnnealedGraphs:
             prior=prior,
             kinds=np.array(kinds, dtype=np.int64),
             estimates=(),
-            true=np.zeros((len(numbers), self.chains, q, cells), dtype=np.int32),
+            drawn=np.zeros((len(graphs), self.chains, q, cells)),
         )
 
     def step(self, state: AnnealedState) -> AnnealedState:
@@ -196,26 +194,30 @@ class AnnealedGraphs:
         rng = np.random.default_rng([state.seed, level, kind])
         particles, sweeps = self.levels[level]
         shape, d = tuple(problem.layout.n_states.tolist()), len(problem.layout.n_states)
-        families = _families(problem, state.graphs[state.kinds == kind][0].tolist())
+        members = np.flatnonzero(state.kinds == kind)
+        families = [_families(problem, graph) for graph in state.graphs[members].tolist()]
         run = anneal(
             problem.released.reshape(shape).astype(np.float64),
             [problem.channels[v, : shape[v], : shape[v]] for v in range(d)],
-            families,
+            families[0],
             chains=self.chains,
             particles=particles,
             sweeps=sweeps,
             rng=rng,
         )
-        true = state.true.copy()
-        stream = rng.integers(0, 2**63, size=1, dtype=np.uint64)
-        n_states, counts = problem.layout.n_states, np.zeros(len(problem.released), dtype=np.int64)
-        for c in range(self.chains):
-            for i, p in enumerate(rng.choice(np.arange(particles), size=true.shape[2], p=run.weight[c]).tolist()):
-                unblinding.share_out(problem.released, run.shares[c, p], n_states, problem.channels, stream, counts)
-                true[kind, c, i] = counts
+        shares, log_weight = run.shares.reshape(-1, *shape), np.log(np.maximum(run.weight, 1e-300))
+        density = np.zeros((len(members), self.chains, particles))
+        if problem.layout.score != "bdeu" and len(members) > 1:
+            density += np.stack([log_density(shares, each) for each in families]).reshape(density.shape)
+        log_weight = log_weight + density - density[0]
+        total = np.logaddexp.reduce(log_weight, axis=2)
+        weight, drawn = np.exp(log_weight - total[:, :, None]), state.drawn.copy()
+        for m, graph in enumerate(members.tolist()):
+            for c in range(self.chains):
+                drawn[graph, c] = run.shares[c, rng.choice(particles, size=drawn.shape[2], p=weight[m, c])]
         work = run.moves * self.chains * particles * (len(problem.released) + TUNING.move_cells)
-        new = Estimate(kind=kind, level=level, evidence=run.evidence, work=float(work))
-        return dataclasses.replace(state, estimates=(*state.estimates, new), true=true)
+        new = Estimate(kind=kind, level=level, evidence=run.evidence + total, work=float(work))
+        return dataclasses.replace(state, estimates=(*state.estimates, new), drawn=drawn)
 
     def progress(self, state: AnnealedState) -> float:
         """Share of the work that is done; 1 where it is enough."""
@@ -251,9 +253,7 @@ class AnnealedGraphs:
         """
         plain, level = self._plain, state.waiting()[0]
         share, n = state.probabilities(level), plain.n_graphs
-        log_weight = (
-            np.logaddexp.reduce(state.at_level(level), axis=1)[state.kinds] - math.log(self.chains) + state.prior
-        )
+        log_weight = np.logaddexp.reduce(state.at_level(level), axis=1) - math.log(self.chains) + state.prior
         places = np.empty((self.chains, n), dtype=np.int64)
         generators = [np.random.default_rng([state.seed, len(self.levels), c]) for c in range(self.chains)]
         for c, rng in enumerate(generators):
@@ -266,14 +266,18 @@ class AnnealedGraphs:
         )
         apart = max(math.ceil(n * self.chains / max(TUNING.annealed_draws, 2 * self.chains)), 1)
         numbers = np.arange(apart - 1, n, apart)
-        shape = tuple(state.problem.layout.n_states.tolist())
-        true = np.stack(
-            [
-                state.true[state.kinds[places[c, numbers]], c, rng.integers(0, state.true.shape[2], len(numbers))]
-                for c, rng in enumerate(generators)
-            ]
-        )
+        problem, true = state.problem, np.empty((self.chains, len(numbers), state.drawn.shape[3]), dtype=np.int32)
+        counts = np.zeros(state.drawn.shape[3], dtype=np.int64)
+        for c, rng in enumerate(generators):
+            stream = rng.integers(0, 2**63, size=1, dtype=np.uint64)
+            for i, place in enumerate(places[c, numbers].tolist()):
+                shares = state.drawn[place, c, rng.integers(0, state.drawn.shape[2])]
+                unblinding.share_out(
+                    problem.released, shares, problem.layout.n_states, problem.channels, stream, counts
+                )
+                true[c, i] = counts
         draws = np.arange(self.chains)[:, None] * n + numbers
+        shape = tuple(problem.layout.n_states.tolist())
         return ReleasedSample(sample=sample, draws=draws.reshape(-1), true=true.reshape(-1, *shape))
 
     def checkpoint(self, state: AnnealedState) -> Checkpoint:
@@ -284,9 +288,9 @@ class AnnealedGraphs:
             seed=np.array(state.seed),
             kinds=np.array([each.kind for each in estimates], dtype=np.int64),
             levels=np.array([each.level for each in estimates], dtype=np.int64),
-            evidence=np.array([each.evidence for each in estimates]).reshape(-1, self.chains),
+            evidence=np.concatenate([np.empty((0, self.chains)), *(each.evidence for each in estimates)]),
             work=np.array([each.work for each in estimates], dtype=np.float64),
-            true=state.true,
+            drawn=state.drawn,
         )
 
     def resume(self, problem: Released, checkpoint: Checkpoint) -> AnnealedState:
@@ -295,17 +299,18 @@ class AnnealedGraphs:
         Raises:
             ValueError: it is of other settings or other counts, or incomplete.
         """
-        names = ("seed", "true", "kinds", "levels", "evidence", "work")
-        seed, true, *columns = opened(checkpoint, mark_of(self, problem.digest()), "counts", *names)
-        rows = zip(*columns, strict=True)
-        return dataclasses.replace(
-            self.start(problem, int(seed)),
-            estimates=tuple(
-                Estimate(kind=int(kind), level=int(level), evidence=evidence.astype(np.float64), work=float(work))
-                for kind, level, evidence, work in rows
-            ),
-            true=true.astype(np.int32),
+        names = ("seed", "drawn", "kinds", "levels", "evidence", "work")
+        seed, drawn, kinds, levels, evidence, work = opened(
+            checkpoint, mark_of(self, problem.digest()), "counts", *names
         )
+        start = self.start(problem, int(seed))
+        ends = np.cumsum(np.bincount(start.kinds)[kinds])
+        parts = np.split(evidence.astype(np.float64), ends[:-1])
+        estimates = tuple(
+            Estimate(kind=int(kind), level=int(level), evidence=part, work=float(cells))
+            for kind, level, part, cells in zip(kinds, levels, parts, work, strict=False)
+        )
+        return dataclasses.replace(start, estimates=estimates, drawn=drawn.astype(np.float64))
 
 
 def _families(problem: Released, graph: list[int]) -> list[AnnealedFamily]:

@@ -78,6 +78,30 @@ class Annealed:
     moves: int
 
 
+def log_density(shares: Floats, families: Sequence[AnnealedFamily]) -> Floats:
+    """Return the log density of joint probabilities by a graph's prior, nats, up to what all graphs of its class share.
+
+    Graphs that say the same about independence are models of the same joint distributions; they differ by the prior of these.
+    From one to another an edge u -> v turns round whose two ends have the same other parents. So the density of the probabilities
+    of the families over that of the joint ones is the product of P(row)^(K - 1) over the rows of all families, K categories of
+    the child (Geiger & Heckerman 1997, where all edges are there). By BDeu's prior the densities are the same.
+
+    Args:
+        shares: (n, K_1, .., K_d).
+        families: of the graph, one of each variable.
+    """
+    value = np.zeros(len(shares))
+    for family in families:
+        outside = tuple(1 + u for u in range(shares.ndim - 1) if u not in family.members)
+        cells = np.log(np.maximum(shares.sum(axis=outside, keepdims=True), TINY))
+        rows = np.logaddexp.reduce(cells, axis=1 + family.child, keepdims=True)
+        k, a = shares.shape[1 + family.child], family.pseudo
+        within = (a - 1) * (cells - rows).reshape(len(shares), -1).sum(axis=1)
+        value += within - (k - 1) * rows.reshape(len(shares), -1).sum(axis=1)
+        value += rows[0].size * (gammaln(k * a) - k * gammaln(a))
+    return value
+
+
 class Particles:
     """Probabilities of all families of a graph, for all particles of all chains; see the module."""
 
@@ -200,24 +224,26 @@ def anneal(
     stage, log_weight = np.zeros(chains), np.full((chains, particles), -math.log(particles))
     while (stage < 1).any():
         height = swarm.height().reshape(chains, particles)
-        for c in range(chains):
-            weight = np.exp(log_weight[c])
-            step = _step(height[c], weight, 1 - stage[c])
-            stage[c] = 1.0 if step >= 1 - stage[c] else stage[c] + step
-            log_weight[c] += step * height[c]
-            total = np.logaddexp.reduce(log_weight[c])
-            evidence[c] += total
-            log_weight[c] -= total
-        weight = np.exp(log_weight)
-        few = 1 / (weight**2).sum(axis=1) < TUNING.resampled_share * particles
-        if few.any():
-            which = np.arange(n).reshape(chains, particles)
-            for c in np.flatnonzero(few).tolist():
-                marks = (rng.random() + np.arange(particles)) / particles
-                which[c] = c * particles + np.searchsorted(np.cumsum(weight[c]), marks).clip(0, particles - 1)
-                log_weight[c] = -math.log(particles)
-            swarm.choose(which.ravel())
-        for _ in range(sweeps):
+        steps = [_step(height[c], np.exp(log_weight[c]), 1 - stage[c]) for c in range(chains)]
+        ends = np.where(stage + steps < 1, stage + steps, 1.0)
+        for turn in range(sweeps):
+            if turn > 0:
+                height = swarm.height().reshape(chains, particles)
+            step = (ends - stage) / (sweeps - turn)
+            stage = ends if turn + 1 == sweeps else stage + step
+            log_weight += step[:, None] * height
+            total = np.logaddexp.reduce(log_weight, axis=1)
+            evidence += total
+            log_weight -= total[:, None]
+            weight = np.exp(log_weight)
+            few = 1 / (weight**2).sum(axis=1) < TUNING.resampled_share * particles
+            if few.any():
+                which = np.arange(n).reshape(chains, particles)
+                for c in np.flatnonzero(few).tolist():
+                    marks = (rng.random() + np.arange(particles)) / particles
+                    which[c] = c * particles + np.searchsorted(np.cumsum(weight[c]), marks).clip(0, particles - 1)
+                    log_weight[c] = -math.log(particles)
+                swarm.choose(which.ravel())
             swarm.sweep(np.repeat(stage, particles), rng)
     return Annealed(
         evidence=evidence,

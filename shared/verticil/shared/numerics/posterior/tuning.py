@@ -42,8 +42,8 @@ class Tuning:
     """Cells that a move's other work is worth. Chosen by tests/bench/posterior_exact.py."""
     annealed_draws: int = 1000
     """Times that true counts are kept by all chains of annealing together. By judgement."""
-    most_drawn_cells: int = 2**24
-    """Cells of true counts that annealing keeps, at most. By judgement."""
+    most_drawn_cells: int = 2**23
+    """Cells of probabilities that annealing keeps to draw true counts by, at most. By judgement."""
     stage_worth: float = 0.9
     """Share of the particles that the weights of a stage are worth. Chosen by tests/bench/posterior_exact.py."""
     least_family_moves: int = 20
