@@ -31,7 +31,7 @@ Parents = tuple[int, ...]
 
 _SCALES, _SHARES = (1.0, 0.5, 0.15), (0.5, 0.3, 0.2)
 LONG_TAIL = 0.7
-_FIRST = (5, 4)
+_FIRST = (4, 2)
 _LEVELS = ((10, 10), (25, 25), (50, 60))
 _FAR = 60.0  # nats below the best from which on the tail of a graph's weights says nothing
 

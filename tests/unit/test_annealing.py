@@ -208,8 +208,10 @@ def test_graphs_have_their_probability() -> None:
 
 
 def test_which_graphs_are_annealed() -> None:
-    assert can_be_annealed(sets_of((3, 3, 3)), 27)
-    assert can_be_annealed(sets_of((5, 5, 5)), 125)
-    assert not can_be_annealed(sets_of((2, 2, 2)), 8)
-    assert not can_be_annealed(sets_of((6, 6, 6)), 216)
-    assert not can_be_annealed(sets_of((3, 3, 3, 3)), 81)
+    assert can_be_annealed(sets_of((3, 3, 3)), 27, 500)
+    assert can_be_annealed(sets_of((5, 5, 5)), 125, 2000)
+    assert not can_be_annealed(sets_of((2, 2, 2)), 8, 20_000)
+    assert not can_be_annealed(sets_of((6, 6, 6)), 216, 20_000)
+    assert can_be_annealed(sets_of((3, 3, 3, 3)), 81, 20_000)
+    assert not can_be_annealed(sets_of((3, 3, 3, 3)), 81, 10_000)
+    assert not can_be_annealed(sets_of((2, 2, 2, 2, 2)), 32, 20_000)

@@ -98,8 +98,9 @@ def test_networks_and_bands_of_a_sample(epsilon, source) -> None:
 
 
 def test_the_same_study_gives_the_same_posterior_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the whole has two processors, and what goes on one."""
+    """Of chains over graphs and true counts, also where the whole has two processors, and what goes on one."""
     monkeypatch.setattr("verticil.miner.learning.posterior.graphs.processors", lambda: 2)
+    monkeypatch.setattr("verticil.miner.learning.posterior.graphs.can_be_annealed", lambda *_: False)
     rule = dataclasses.replace(RULE, steps=12_000)
     study = study_of(2.0, rule)
     columns = released(study)

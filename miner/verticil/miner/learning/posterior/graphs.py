@@ -105,7 +105,7 @@ def sampled_graphs(
     else:
         sets = sets_of(None, problem, pairs, study, interruption)
         laid_out = released_counts(*joint, sets, local_score(study.structure.score))
-        if can_be_annealed(sets, len(laid_out.released)):
+        if can_be_annealed(sets, len(laid_out.released), rule.steps):
             annealing = AnnealedGraphs(
                 chains=rule.chains, steps=rule.steps, discarded=rule.burn_in, thinning=rule.thinning
             )

@@ -32,14 +32,15 @@ from verticil.shared.numerics.posterior.released import Released, ReleasedSample
 from verticil.shared.numerics.posterior.tuning import TUNING
 
 
-def can_be_annealed(sets: ParentSets, cells: int) -> bool:
-    """Return whether graphs are few, and the joint table of all columns is neither tiny nor large."""
+def can_be_annealed(sets: ParentSets, cells: int, steps: int) -> bool:
+    """Return whether the table of all columns is neither tiny nor large, and graphs so few that steps pay for the first level."""
     if (
         not TUNING.least_annealed_cells <= cells <= TUNING.most_annealed_cells
         or math.prod(np.diff(sets.starts).tolist()) > TUNING.most_graphs**2
     ):
         return False
-    return len(list(itertools.islice(_graphs(sets), TUNING.most_graphs + 1))) <= TUNING.most_graphs
+    paid = min(TUNING.step_work * steps / (TUNING.graph_work * cells**2), TUNING.most_graphs)
+    return len(list(itertools.islice(_graphs(sets), TUNING.most_graphs + 1))) <= paid
 
 
 def _graphs(sets: ParentSets) -> Iterator[tuple[int, ...]]:
