@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from verticil.shared.core.arrays import Floats
-from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal, log_density
+from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal
 
 Parents = tuple[int, ...]
 """A mask of parents for each variable."""
@@ -143,12 +143,14 @@ def by_annealing(
         for places in waiting:
             families = [_families(every[place], true, left, score) for place in places]
             made = anneal(released, channels, families[0], chains=2, particles=particles, sweeps=sweeps, rng=rng)
-            shares, weight = made.shares.reshape(-1, *released.shape), made.weight.reshape(-1)
-            first = log_density(shares, families[0])
+            moves = made.moves
             for place, own in zip(places, families, strict=True):
-                ratio = np.exp(log_density(shares, own) - first) if score != "bdeu" else np.ones(len(shares))
-                now[place] = made.evidence + np.log((weight * ratio).reshape(2, -1).sum(axis=1))
-            spent += 2 * made.moves * (released.size + 33) / sweeps / len(waiting)
+                run = made if score == "bdeu" else made.tilted(families[0], own)
+                if run.worth < 0.7 * made.worth:
+                    run = anneal(released, channels, own, chains=2, particles=particles, sweeps=sweeps, rng=rng)
+                now[place] = run.evidence
+                moves += run.moves if run is not made else 0
+            spent += 2 * moves * (released.size + 33) / sweeps / len(waiting)
         one, other, whole = (np.exp(value - logsumexp(value)) for value in (*now.T, logsumexp(now, axis=1)))
         if level > 1:
             last = np.exp(logsumexp(before, axis=1) - logsumexp(before))

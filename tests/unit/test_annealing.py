@@ -67,7 +67,7 @@ def test_without_randomization_the_evidence_is_the_score(graph: str, pseudo: flo
         exact += dirichlet_score(rows, pseudo=family.pseudo)
     assert made.evidence.std() < 0.5
     assert np.log(np.exp(made.evidence - exact).mean()) == pytest.approx(0.0, abs=0.3)
-    mean = (made.weight[..., None] * made.shares).sum(axis=(0, 1)) / 4
+    mean = (made.weight[..., None] * made.shares.reshape(4, 50, -1)).sum(axis=(0, 1)) / 4
     if graph == "full" and pseudo is None:
         assert np.abs(mean - (counts.ravel() + 1 / 8) / (counts.sum() + 1)).max() < 0.02
 
@@ -146,6 +146,37 @@ def test_graphs_that_say_the_same_are_alike_under_bdeu_alone() -> None:
     assert QUICK.start(problem(counts, "dirichlet"), 1).alike.max() == 24
 
 
+RARE = np.array([[300.0, 40, 20], [10, 2, 1], [4, 8, 15]])
+FREQUENT = np.round(
+    6000
+    * CHANNEL.probabilities.T
+    @ np.array([[0.30, 0.20, 0.20], [0.04, 0.07, 0.04], [0.04, 0.05, 0.06]])
+    @ CHANNEL.probabilities
+)
+
+
+@pytest.mark.parametrize(("released", "is_alone"), [(RARE, True), (FREQUENT, False)], ids=["rare", "frequent"])
+def test_each_graph_of_a_class_has_its_own_probability(released: Floats, is_alone: bool) -> None:
+    """Two columns, one of them skewed, so that directions differ by their prior. The seed is fixed."""
+    channels = [CHANNEL.probabilities] * 2
+    _, state = run(AnnealedGraphs(levels=((10, 2), (50, 8))), QUICK.start(problem(released, "dirichlet"), 3))
+    if is_alone:
+        exact, apart = by_augmentation(released, channels, "dirichlet", sweeps=500, seed=1)
+    else:
+        exact, apart = by_importance(released, channels, "dirichlet", draws=8_000, seed=1, by_tails=True)
+    order = [graphs(2).index(tuple(graph)) for graph in state.graphs.tolist()]
+    assert apart < 0.05
+    assert abs(exact[1] - exact[2]) > 0.1
+    assert state.probabilities(1).mean(axis=0) == pytest.approx(exact[order], abs=0.03 + apart)
+    forward, back = (
+        int(np.flatnonzero((state.graphs == np.array(graph)).all(axis=1))[0]) for graph in ((0, 1), (2, 0))
+    )
+    assert state.kinds[forward] == state.kinds[back]
+    assert np.isin(state.drawn[forward], state.drawn[back]).any() != is_alone
+    assert not np.array_equal(state.drawn[forward], state.drawn[back])
+    assert state.drawn[[forward, back]].sum(axis=3) == pytest.approx(1.0)
+
+
 SAME = {
     "chains": ((0, 1, 2), (2, 0, 2), (2, 4, 0)),
     "all edges": ((0, 1, 3), (6, 0, 2), (4, 5, 0)),
@@ -180,14 +211,14 @@ def test_priors_of_graphs_that_say_the_same(name: str) -> None:
             sweeps=1,
             rng=rng,
         )
-        drawn = made.shares.reshape(-1, *shape)
-        ratio = log_density(drawn, families(other, counts, 1.0)) - log_density(drawn, families(first, counts, 1.0))
+        tilted = made.tilted(families(first, counts, 1.0), families(other, counts, 1.0))
         exact = 0.0
         for sign, graph in ((1, other), (-1, first)):
             for family in families(graph, counts, 1.0):
                 rows = np.moveaxis(family.surrogate, family.child, -1).reshape(-1, shape[family.child])
                 exact += sign * dirichlet_score(rows, pseudo=1.0)
-        assert np.log((made.weight.reshape(-1) * np.exp(ratio)).sum() / 2) == pytest.approx(exact, abs=0.15)
+        found = np.log(np.exp(tilted.evidence - made.evidence).mean())
+        assert found == pytest.approx(exact, abs=0.15)
 
 
 @pytest.mark.slow

@@ -2,11 +2,13 @@
 
 Of graphs that say the same about independence one is annealed. Under BDeu all are alike (Heckerman, Geiger & Chickering 1995);
 else P(Y | G') / P(Y | G) is the mean, given Y and G, of how the two priors differ in the density of the joint probabilities
-(`annealing.log_density`). Effort grows from level to level (`TUNING.levels`); a class goes on to the next one unless it is too
-improbable to count: its estimates, raised by three times what they differ by between chains, lie `TUNING.margin_nats` nats below
-the best. Too little effort makes an estimate too small, and how much so shows in the next level. It ends where no edge's
-probability has changed by more than `TUNING.settled` since the level before, nor differs by more between chains, and where the
-graphs that chains draw would agree; or where the work of `steps` is done.
+(`annealing.log_density`). Where rows are rare few particles decide about it; G' is annealed on its own then.
+
+Effort grows from level to level (`TUNING.levels`); a class goes on to the next one unless it is too improbable to count: its
+estimates, raised by three times what they differ by between chains, lie `TUNING.margin_nats` nats below the best. Too little
+effort makes an estimate too small, and how much so shows in the next level. It ends where no edge's probability has changed by
+more than `TUNING.settled` since the level before, nor differs by more between chains, and where the graphs that chains draw would
+agree; or where the work of `steps` is done.
 
 Each chain draws graphs by its own estimates, all with the same number of steps. So chains that do not agree show what the
 estimates leave open, and the change since the level before counts as such a difference (`Diagnostics.edge_difference`).
@@ -17,14 +19,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.posterior import unblinding
-from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal, log_density
+from verticil.shared.numerics.posterior.annealing import Annealed, AnnealedFamily, anneal
 from verticil.shared.numerics.posterior.chains import Chains, Checkpoint, mark_of, opened, sealed
 from verticil.shared.numerics.posterior.exact import acyclic, edges_of
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
@@ -193,32 +195,38 @@ class AnnealedGraphs:
             waiting = state.worth_it(level)
         kind, problem = waiting[0], state.problem
         rng = np.random.default_rng([state.seed, level, kind])
-        particles, sweeps = self.levels[level]
-        shape, d = tuple(problem.layout.n_states.tolist()), len(problem.layout.n_states)
-        members = np.flatnonzero(state.kinds == kind)
+        members = np.flatnonzero(state.kinds == kind).tolist()
         families = [_families(problem, graph) for graph in state.graphs[members].tolist()]
-        run = anneal(
+        runs = [self._anneal(problem, families[0], level, rng)]
+        for own in families[1:]:
+            run = runs[0] if problem.layout.score == "bdeu" else runs[0].tilted(families[0], own)
+            if run.worth < TUNING.least_worth * runs[0].worth:
+                run = self._anneal(problem, own, level, rng)
+            runs.append(run)
+        drawn = state.drawn.copy()
+        for graph, run in zip(members, runs, strict=True):
+            for c in range(self.chains):
+                picked = rng.choice(run.weight.shape[1], size=drawn.shape[2], p=run.weight[c])
+                drawn[graph, c] = run.shares[c, picked].reshape(len(picked), -1)
+        moves = sum({id(run): run.moves for run in runs}.values())
+        cells = self.chains * self.levels[level][0] * (len(problem.released) + TUNING.move_cells)
+        evidence = np.stack([run.evidence for run in runs])
+        new = Estimate(kind=kind, level=level, evidence=evidence, work=float(moves * cells))
+        return dataclasses.replace(state, estimates=(*state.estimates, new), drawn=drawn)
+
+    def _anneal(
+        self, problem: Released, families: Sequence[AnnealedFamily], level: int, rng: np.random.Generator
+    ) -> Annealed:
+        shape, (particles, sweeps) = problem.layout.n_states.tolist(), self.levels[level]
+        return anneal(
             problem.released.reshape(shape).astype(np.float64),
-            [problem.channels[v, : shape[v], : shape[v]] for v in range(d)],
-            families[0],
+            [problem.channels[v, :k, :k] for v, k in enumerate(shape)],
+            families,
             chains=self.chains,
             particles=particles,
             sweeps=sweeps,
             rng=rng,
         )
-        shares, log_weight = run.shares.reshape(-1, *shape), np.log(np.maximum(run.weight, 1e-300))
-        density = np.zeros((len(members), self.chains, particles))
-        if problem.layout.score != "bdeu" and len(members) > 1:
-            density += np.stack([log_density(shares, each) for each in families]).reshape(density.shape)
-        log_weight = log_weight + density - density[0]
-        total = np.logaddexp.reduce(log_weight, axis=2)
-        weight, drawn = np.exp(log_weight - total[:, :, None]), state.drawn.copy()
-        for m, graph in enumerate(members.tolist()):
-            for c in range(self.chains):
-                drawn[graph, c] = run.shares[c, rng.choice(particles, size=drawn.shape[2], p=weight[m, c])]
-        work = run.moves * self.chains * particles * (len(problem.released) + TUNING.move_cells)
-        new = Estimate(kind=kind, level=level, evidence=run.evidence + total, work=float(work))
-        return dataclasses.replace(state, estimates=(*state.estimates, new), drawn=drawn)
 
     def progress(self, state: AnnealedState) -> float:
         """Share of the work that is done; 1 where it is enough."""

@@ -67,7 +67,7 @@ class Annealed:
 
     Attributes:
         evidence: (chains,) estimates of the logarithm of p(Y | graph), nats.
-        shares: (chains, particles, C): the probabilities of the true cells by each particle.
+        shares: (chains, particles, K_1, .., K_d): the probabilities of the true cells by each particle.
         weight: (chains, particles): what a particle counts in its chain; of each the sum is 1.
         moves: of each particle.
     """
@@ -76,6 +76,20 @@ class Annealed:
     shares: Floats
     weight: Floats
     moves: int
+
+    @property
+    def worth(self) -> float:
+        """How many particles of one weight tell as much, of all chains together."""
+        return float((1 / (self.weight**2).sum(axis=1)).sum())
+
+    def tilted(self, families: Sequence[AnnealedFamily], others: Sequence[AnnealedFamily]) -> Annealed:
+        """Return the same particles for another graph that says the same about independence; see `log_density`."""
+        shares = self.shares.reshape(-1, *self.shares.shape[2:])
+        ratio = (log_density(shares, others) - log_density(shares, families)).reshape(self.weight.shape)
+        value = np.log(np.maximum(self.weight, TINY)) + ratio
+        total = np.logaddexp.reduce(value, axis=1)
+        weight = np.exp(value - total[:, None])
+        return Annealed(evidence=self.evidence + total, shares=self.shares, weight=weight, moves=0)
 
 
 def log_density(shares: Floats, families: Sequence[AnnealedFamily]) -> Floats:
@@ -247,7 +261,7 @@ def anneal(
             swarm.sweep(np.repeat(stage, particles), rng)
     return Annealed(
         evidence=evidence,
-        shares=swarm.shares().reshape(chains, particles, -1),
+        shares=swarm.shares().reshape(chains, particles, *counts.shape),
         weight=np.exp(log_weight),
         moves=swarm.moves,
     )

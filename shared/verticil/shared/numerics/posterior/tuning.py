@@ -33,6 +33,9 @@ class Tuning:
     settled: float = 0.02
     """Change of a probability since the level before up to which it has settled. Chosen by
     tests/bench/posterior_exact.py."""
+    least_worth: float = 0.6
+    """Share of its worth that a graph's particles keep for another one of its class, at least, or that is annealed on its own. By
+    judgement."""
     most_spread: float = 0.1
     """Spread of chains' probabilities of a class of graphs up to which they have settled: R-hat of the graphs that they draw is
     about 1.005 then. By judgement."""
