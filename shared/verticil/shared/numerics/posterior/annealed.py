@@ -207,7 +207,7 @@ class AnnealedGraphs:
         for graph, run in zip(members, runs, strict=True):
             for c in range(self.chains):
                 picked = rng.choice(run.weight.shape[1], size=drawn.shape[2], p=run.weight[c])
-                drawn[graph, c] = run.shares[c, picked].reshape(len(picked), -1)
+                drawn[graph, c] = run.shares[c, picked].reshape(drawn.shape[2], -1)
         moves = sum({id(run): run.moves for run in runs}.values())
         cells = self.chains * self.levels[level][0] * (len(problem.released) + TUNING.move_cells)
         evidence = np.stack([run.evidence for run in runs])
