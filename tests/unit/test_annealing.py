@@ -172,9 +172,9 @@ def test_each_graph_of_a_class_has_its_own_probability(released: Floats, is_alon
         int(np.flatnonzero((state.graphs == np.array(graph)).all(axis=1))[0]) for graph in ((0, 1), (2, 0))
     )
     assert state.kinds[forward] == state.kinds[back]
-    assert np.isin(state.drawn[forward], state.drawn[back]).any() != is_alone
-    assert not np.array_equal(state.drawn[forward], state.drawn[back])
-    assert state.drawn[[forward, back]].sum(axis=3) == pytest.approx(1.0)
+    assert np.isin(state.drawn(forward), state.drawn(back)).any() != is_alone
+    assert not np.array_equal(state.drawn(forward), state.drawn(back))
+    assert state.drawn(back).sum(axis=2) == pytest.approx(1.0)
 
 
 SAME = {
@@ -228,7 +228,7 @@ def test_chains_that_would_disagree_go_on(share: list[float], is_done: bool) -> 
     start = how.start(problem(two()), 1)
     apart, linked = np.log(2 * np.array(share) / (1 - np.array(share)))[None], np.zeros((2, 4))
     estimates = tuple(
-        Estimate(kind=kind, level=level, evidence=evidence, work=1.0)
+        Estimate(kind=kind, level=level, evidence=evidence, drawn=np.empty(0), work=1.0)
         for level in (0, 1)
         for kind, evidence in ((0, apart), (1, linked))
     )

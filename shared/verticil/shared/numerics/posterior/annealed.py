@@ -57,12 +57,14 @@ class Estimate:
         kind: which class.
         level: which level.
         evidence: (graphs of the class, chains) nats.
+        drawn: (graphs of the class, chains, q, C): probabilities of the true cells given the released counts and each graph.
         work: cells that its moves looked at.
     """
 
     kind: int
     level: int
     evidence: Floats
+    drawn: Floats
     work: float
 
 
@@ -76,8 +78,8 @@ class AnnealedState:
         graphs: (graphs, d), uint64, all that the sets can make.
         prior: (graphs,) the logarithm of each one's prior.
         kinds: (graphs,): the class of each.
+        chains: how many.
         estimates: in the order in which they were made.
-        drawn: (graphs, chains, q, C): probabilities of the true cells given the released counts and each graph.
     """
 
     problem: Released
@@ -85,8 +87,8 @@ class AnnealedState:
     graphs: Masks
     prior: Floats
     kinds: Ints
+    chains: int
     estimates: tuple[Estimate, ...]
-    drawn: Floats
 
     @property
     def alike(self) -> Ints:
@@ -95,7 +97,7 @@ class AnnealedState:
 
     def at_level(self, level: int) -> Floats:
         """(graphs, chains): the newest estimates up to a level."""
-        newest = np.full((len(self.graphs), self.drawn.shape[1]), -np.inf)
+        newest = np.full((len(self.graphs), self.chains), -np.inf)
         for each in self.estimates:
             if each.level <= level:
                 newest[self.kinds == each.kind] = each.evidence
@@ -106,6 +108,13 @@ class AnnealedState:
         value = self.at_level(level).T + self.prior
         share: Floats = np.exp(value - np.logaddexp.reduce(value, axis=1, keepdims=True))
         return share
+
+    def drawn(self, graph: int) -> Floats:
+        """(chains, q, C): probabilities of the true cells given the released counts and a graph, by its newest estimate."""
+        kind = self.kinds[graph]
+        newest = next(each for each in reversed(self.estimates) if each.kind == kind)
+        own: Floats = newest.drawn[int((self.kinds[:graph] == kind).sum())]
+        return own
 
     def waiting(self) -> tuple[int, tuple[int, ...]]:
         """Return the level of the newest estimate, and the classes that are still to be annealed at it."""
@@ -174,17 +183,14 @@ class AnnealedGraphs:
         prior = np.array([sum(weight[v][mask] for v, mask in enumerate(graph)) for graph in graphs.tolist()])
         numbers: dict[object, int] = {}
         kinds = [numbers.setdefault(_said_by(graph), len(numbers)) for graph in graphs.tolist()]
-        cells = len(problem.released)
-        room = TUNING.most_drawn_cells // (len(graphs) * self.chains * cells)
-        q = max(min(TUNING.annealed_draws // self.chains, room), 4)
         return AnnealedState(
             problem=problem,
             seed=seed,
             graphs=graphs,
             prior=prior,
             kinds=np.array(kinds, dtype=np.int64),
+            chains=self.chains,
             estimates=(),
-            drawn=np.zeros((len(graphs), self.chains, q, cells)),
         )
 
     def step(self, state: AnnealedState) -> AnnealedState:
@@ -198,21 +204,23 @@ class AnnealedGraphs:
         members = np.flatnonzero(state.kinds == kind).tolist()
         families = [_families(problem, graph) for graph in state.graphs[members].tolist()]
         runs = [self._anneal(problem, families[0], level, rng)]
-        for own in families[1:]:
-            run = runs[0] if problem.layout.score == "bdeu" else runs[0].tilted(families[0], own)
+        for other in families[1:]:
+            run = runs[0] if problem.layout.score == "bdeu" else runs[0].tilted(families[0], other)
             if run.worth < TUNING.least_worth * runs[0].worth:
-                run = self._anneal(problem, own, level, rng)
+                run = self._anneal(problem, other, level, rng)
             runs.append(run)
-        drawn = state.drawn.copy()
-        for graph, run in zip(members, runs, strict=True):
+        cells = len(problem.released)
+        room = TUNING.most_drawn_cells // (len(state.graphs) * self.chains * cells)
+        drawn = np.empty((len(runs), self.chains, max(min(TUNING.annealed_draws // self.chains, room), 4), cells))
+        for own, run in zip(drawn, runs, strict=True):
             for c in range(self.chains):
-                picked = rng.choice(run.weight.shape[1], size=drawn.shape[2], p=run.weight[c])
-                drawn[graph, c] = run.shares[c, picked].reshape(drawn.shape[2], -1)
+                picked = rng.choice(run.weight.shape[1], size=own.shape[1], p=run.weight[c])
+                own[c] = run.shares[c, picked].reshape(own.shape[1:])
         moves = sum({id(run): run.moves for run in runs}.values())
-        cells = self.chains * self.levels[level][0] * (len(problem.released) + TUNING.move_cells)
+        work = float(moves * self.chains * self.levels[level][0] * (cells + TUNING.move_cells))
         evidence = np.stack([run.evidence for run in runs])
-        new = Estimate(kind=kind, level=level, evidence=evidence, work=float(moves * cells))
-        return dataclasses.replace(state, estimates=(*state.estimates, new), drawn=drawn)
+        new = Estimate(kind=kind, level=level, evidence=evidence, drawn=drawn, work=work)
+        return dataclasses.replace(state, estimates=(*state.estimates, new))
 
     def _anneal(
         self, problem: Released, families: Sequence[AnnealedFamily], level: int, rng: np.random.Generator
@@ -275,12 +283,13 @@ class AnnealedGraphs:
         )
         apart = max(math.ceil(n * self.chains / max(TUNING.annealed_draws, 2 * self.chains)), 1)
         numbers = np.arange(apart - 1, n, apart)
-        problem, true = state.problem, np.empty((self.chains, len(numbers), state.drawn.shape[3]), dtype=np.int32)
-        counts = np.zeros(state.drawn.shape[3], dtype=np.int64)
+        problem, counts = state.problem, np.zeros(len(state.problem.released), dtype=np.int64)
+        true = np.empty((self.chains, len(numbers), len(counts)), dtype=np.int32)
         for c, rng in enumerate(generators):
             stream = rng.integers(0, 2**63, size=1, dtype=np.uint64)
             for i, place in enumerate(places[c, numbers].tolist()):
-                shares = state.drawn[place, c, rng.integers(0, state.drawn.shape[2])]
+                drawn = state.drawn(place)[c]
+                shares = drawn[rng.integers(0, len(drawn))]
                 unblinding.share_out(
                     problem.released, shares, problem.layout.n_states, problem.channels, stream, counts
                 )
@@ -298,8 +307,8 @@ class AnnealedGraphs:
             kinds=np.array([each.kind for each in estimates], dtype=np.int64),
             levels=np.array([each.level for each in estimates], dtype=np.int64),
             evidence=np.concatenate([np.empty((0, self.chains)), *(each.evidence for each in estimates)]),
+            drawn=np.concatenate([each.drawn for each in estimates]) if estimates else np.empty(0),
             work=np.array([each.work for each in estimates], dtype=np.float64),
-            drawn=state.drawn,
         )
 
     def resume(self, problem: Released, checkpoint: Checkpoint) -> AnnealedState:
@@ -308,18 +317,18 @@ class AnnealedGraphs:
         Raises:
             ValueError: it is of other settings or other counts, or incomplete.
         """
-        names = ("seed", "drawn", "kinds", "levels", "evidence", "work")
-        seed, drawn, kinds, levels, evidence, work = opened(
+        names = ("seed", "kinds", "levels", "evidence", "drawn", "work")
+        seed, kinds, levels, evidence, drawn, work = opened(
             checkpoint, mark_of(self, problem.digest()), "counts", *names
         )
         start = self.start(problem, int(seed))
-        ends = np.cumsum(np.bincount(start.kinds)[kinds])
-        parts = np.split(evidence.astype(np.float64), ends[:-1])
+        ends = np.cumsum(np.bincount(start.kinds)[kinds])[:-1]
+        parts = zip(kinds, levels, np.split(evidence, ends), np.split(drawn, ends), work, strict=False)
         estimates = tuple(
-            Estimate(kind=int(kind), level=int(level), evidence=part, work=float(cells))
-            for kind, level, part, cells in zip(kinds, levels, parts, work, strict=False)
+            Estimate(kind=int(kind), level=int(level), evidence=each, drawn=shares, work=float(cells))
+            for kind, level, each, shares, cells in parts
         )
-        return dataclasses.replace(start, estimates=estimates, drawn=drawn.astype(np.float64))
+        return dataclasses.replace(start, estimates=estimates)
 
 
 def _families(problem: Released, graph: list[int]) -> list[AnnealedFamily]:

@@ -7,11 +7,12 @@ released ones, and go in stages b from 0 to 1 along
 
     p(theta) exp((1 - b) sum M log theta) L(theta)^b,
 
-each stage so much further that the weights of a chain's particles are worth nine in ten of them. At b = 0 the integral is that
-of a Dirichlet distribution; the product of the mean weights of all stages, times that, is an estimate of p(Y | graph) without
+each stage so much further that the weights of a chain's particles are worth nine in ten of them. A stage has as many even parts
+as sweeps, and a sweep moves theta after each: estimates spread less than with all sweeps at its end. At b = 0 the integral is
+that of a Dirichlet distribution; the product of the mean weights of all parts, times that, is an estimate of p(Y | graph) without
 bias, and the particles are theta given Y and the graph. Chains have particles of their own.
 
-Between stages theta moves along lines: of a family the cells of a cube are taken, two categories of the child and two of each of
+A sweep moves theta along lines: of a family the cells of a cube are taken, two categories of the child and two of each of
 some parents, with signs by parity and each row over its probability, so that what the cells left out have in common stays as it
 is. On the line prior and likelihood are known up to a constant; a step is a random one of the logit of the place between the two
 ends, of a scale that is drawn, too: with a far below 1 most of the mass lies at the ends, where a cell is next to empty. So a
@@ -229,7 +230,7 @@ def anneal(
         families: of the graph, one of each variable in their order.
         chains: independent estimates.
         particles: of each.
-        sweeps: between two stages.
+        sweeps: of a stage.
         rng: of everything; advanced.
     """
     n = chains * particles

@@ -24,7 +24,7 @@ class Tuning:
     """Cells of the joint table up to which graphs are annealed: three variables of five categories. Chosen by
     tests/bench/posterior_exact.py."""
     levels: tuple[tuple[int, int], ...] = ((3, 2), (8, 8), (25, 16), (50, 32), (100, 64))
-    """Particles of each chain, and sweeps between two stages, level by level. More sweeps of fewer particles are nearer to the
+    """Particles of each chain, and sweeps of a stage, level by level. More sweeps of fewer particles are nearer to the
     truth at the same cost: of the collider of three columns of five categories, 2,000 people, epsilon 1.5, BDeu, estimates of
     four chains were 21.8 nats too small (25 particles, 1 sweep), 14.2 (10, 2), 10.0 (5, 5), 13.5 (100, 1) and 4.7 (20, 5).
     Chosen by tests/bench/posterior_exact.py."""
