@@ -8,7 +8,7 @@ Effort grows from level to level (`TUNING.levels`); a class goes on to the next 
 estimates, raised by three times what they differ by between chains, lie `TUNING.margin_nats` nats below the best. Too little
 effort makes an estimate too small, and how much so shows in the next level. It ends where no edge's probability has changed by
 more than `TUNING.settled` since the level before, nor differs by more between chains, and where the graphs that chains draw would
-agree; or where the work of `steps` is done.
+agree; or where the work of `steps` is done, the first level apart.
 
 Each chain draws graphs by its own estimates, all with the same number of steps. So chains that do not agree show what the
 estimates leave open, and the change since the level before counts as such a difference (`Diagnostics.edge_difference`).
@@ -239,20 +239,19 @@ class AnnealedGraphs:
     def progress(self, state: AnnealedState) -> float:
         """Share of the work that is done; 1 where it is enough."""
         level, waiting = state.waiting()
-        work = sum(each.work for each in state.estimates)
+        first, later = (
+            sum(each.work for each in state.estimates if (each.level > 0) == is_later) for is_later in (False, True)
+        )
+        most = TUNING.step_work * self.steps
         if not waiting:
             is_settled = (
                 level > 0
                 and max(state.change(level), state.apart(level)) <= TUNING.settled
                 and state.spread(level) <= TUNING.most_spread
             )
-            if (
-                is_settled
-                or level + 1 == len(self.levels)
-                or work + self._ahead(state, level) > TUNING.step_work * self.steps
-            ):
+            if is_settled or level + 1 == len(self.levels) or later + self._ahead(state, level) > most:
                 return 1.0
-        return min(work / (TUNING.step_work * self.steps), 0.99)
+        return min((first + later) / (first + most), 0.99)
 
     def _ahead(self, state: AnnealedState, level: int) -> float:
         """Return the work of the next level; the second one is always done."""

@@ -39,9 +39,9 @@ class Tuning:
     most_spread: float = 0.1
     """Spread of chains' probabilities of a class of graphs up to which they have settled: R-hat of the graphs that they draw is
     about 1.005 then. By judgement."""
-    step_work: float = 60_000.0
-    """Cells that moves may look at for each step of a study: 20,000 steps are at most about half a minute. Chosen by
-    tests/bench/posterior_exact.py."""
+    step_work: float = 80_000.0
+    """Cells that moves may look at for each step of a study, those of the first level apart: 20,000 steps are at most about
+    half a minute. Chosen by tests/bench/posterior_exact.py."""
     graph_work: float = 300.0
     """Cells that the first level looks at for a graph, over the square of the cells of the joint table: 200 and 270 in two cells
     of four columns of three categories. Chosen by tests/bench/posterior_exact.py."""
