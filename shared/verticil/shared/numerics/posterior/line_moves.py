@@ -96,33 +96,87 @@ def _log_sum(a: float, b: float) -> float:
 
 
 @compiled
-def push_axis(  # noqa: PLR0917  # numba kernels take positions
-    values: Floats, before: int, behind: int, rows: Ints, n_rows: int, channel: Floats, k: int, out: Floats
+def _push_axis(  # noqa: PLR0917  # numba kernels take positions
+    values: Floats, before: int, behind: int, first: int, n_rows: int, channel: Floats, k: int, out: Floats
 ) -> None:
-    """Randomize one axis of a table.
+    """Randomize one axis of a table, which has the true categories `first` to `first` + `n_rows`.
 
     Args:
         values: of (before, n_rows, behind) in C order.
         before, behind: cells of the axes before and behind it.
-        rows: the true categories that the axis has.
-        n_rows: how many.
+        first, n_rows: see above.
         channel: rows true, columns released.
         k: released categories.
         out: of (before, k, behind); written.
     """
-    out[: before * k * behind] = 0.0
+    for i in range(before * k * behind):
+        out[i] = 0.0
     for i in range(before):
         for r in range(n_rows):
-            source, row = (i * n_rows + r) * behind, rows[r]
+            source = (i * n_rows + r) * behind
             if behind == 1:
                 value = values[source]
                 for y in range(k):
-                    out[i * k + y] += value * channel[row, y]
+                    out[i * k + y] += value * channel[first + r, y]
             else:
                 for y in range(k):
-                    share, aim = channel[row, y], (i * k + y) * behind
+                    share, aim = channel[first + r, y], (i * k + y) * behind
                     for b in range(behind):
                         out[aim + b] += share * values[source + b]
+
+
+@compiled
+def _places(is_member: Ints, shape: Ints, cell_step: Ints, cells: int) -> Ints:
+    """Return the true cells of each cell of a family, in their order: (cells, categories of the variables outside)."""
+    whole = 1
+    for k in shape:
+        whole *= k
+    places, filled = np.empty((cells, whole // cells), np.int64), np.zeros(cells, np.int64)
+    for joint in range(whole):
+        left, cell = joint, 0
+        for u in range(len(shape) - 1, -1, -1):
+            cell += cell_step[u] * (left % shape[u])
+            left //= shape[u]
+        places[cell, filled[cell]] = joint
+        filled[cell] += 1
+    return places
+
+
+@compiled
+def _push_cells(  # noqa: PLR0917  # numba kernels take positions
+    is_member: Ints, shape: Ints, cell_step: Ints, places: Ints, channels: Floats, rest: Floats, out: Floats
+) -> None:
+    """Randomize what each cell of a family stands for: the product of all other families, where the members have its categories.
+
+    Args:
+        is_member, shape, channels: see `move_family`.
+        cell_step: (d,) cells of the family from one category of a member to the next, 0 of others.
+        places: see `_places`.
+        rest: (C,) that product, by true cell.
+        out: (cells, padded C); written, by released cell.
+    """
+    d, whole = len(shape), len(rest)
+    values, pushed, extent = np.empty(whole), np.empty(whole), np.empty(d, np.int64)
+    for cell in range(len(out)):
+        for u in range(d):
+            extent[u] = 1 if is_member[u] else shape[u]
+        for i in range(places.shape[1]):
+            values[i] = rest[places[cell, i]]
+        source, aim = values, pushed
+        for turn in range(2):  # variables outside first: the table is smallest then
+            for u in range(d):
+                if is_member[u] == turn:
+                    before, behind = 1, 1
+                    for v in range(d):
+                        if v < u:
+                            before *= extent[v]
+                        elif v > u:
+                            behind *= extent[v]
+                    first = (cell // cell_step[u]) % shape[u] if turn else 0
+                    _push_axis(source, before, behind, first, extent[u], channels[u], shape[u], aim)
+                    extent[u] = shape[u]
+                    source, aim = aim, source
+        out[cell, :whole] = source
 
 
 @compiled
@@ -168,10 +222,9 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
     d, n, size = len(shape), len(stage), after.shape[1]
     if shape[child] < 2:
         return
-    cell_step, row_step, joint_step = np.zeros(d, np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64)
+    cell_step, row_step = np.zeros(d, np.int64), np.zeros(d, np.int64)
     one, two, three, n_members = 1, 1, 1, 0
     for u in range(d - 1, -1, -1):
-        joint_step[u] = three
         three *= shape[u]
         if is_member[u]:
             n_members += 1
@@ -180,38 +233,30 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
             if u != child:
                 row_step[u] = two
                 two *= shape[u]
-    loose = three // one
-    room, fraction, exponent = np.empty(size), np.empty(size), np.empty(size)
-    shift, values, pushed = np.zeros(size), np.empty(size), np.empty(size)
-    at, beside, extent, step = (
-        np.zeros(d, np.int64),
-        np.zeros(d, np.int64),
-        np.zeros(d, np.int64),
-        np.zeros(d, np.int64),
-    )
-    axes, picked = np.empty(d, np.int64), np.empty(shape.max(), np.int64)
-    loose_joint, loose_step = np.zeros(loose, np.int64), np.zeros(loose, np.int64)
+    room, fraction, exponent, shift = np.empty(size), np.empty(size), np.empty(size), np.zeros(size)
+    at, beside = np.zeros(d, np.int64), np.zeros(d, np.int64)
+    pushed = np.zeros((one if n_members < d else 0, size))
+    places = _places(is_member, shape, cell_step, one)
+    axes = np.empty(d, np.int64)
     most = 1 << n_members
     cells, weight, log_size = np.empty(most, np.int64), np.empty(most), np.empty(most)
     own, now, new_logs = np.empty(most), np.empty(most), np.empty(most)
     wide = math.log(2.0 / least_pseudo + 3.0)
     for p in range(n):
+        if n_members < d:
+            _push_cells(is_member, shape, cell_step, places, channels, rest[p], pushed)
         for _ in range(lines):
-            n_axes, cell, row, joint = 0, 0, 0, 0
+            n_axes, cell, row = 0, 0, 0
             for u in range(d):
-                extent[u] = shape[u]
                 if is_member[u]:
-                    extent[u] = 1
                     at[u] = int(unit(stream) * shape[u])
                     beside[u] = at[u]
                     if u == child or (shape[u] > 1 and unit(stream) < 0.5):
                         beside[u] = (at[u] + 1 + int(unit(stream) * (shape[u] - 1))) % shape[u]
-                        extent[u] = 2
                         axes[n_axes] = u
                         n_axes += 1
                     cell += cell_step[u] * at[u]
                     row += row_step[u] * at[u]
-                    joint += joint_step[u] * at[u]
             m = 1 << n_axes
             least = math.inf
             for b in range(m):
@@ -249,55 +294,20 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
                         value = shift[i]
                         for y in range(shape[u] - 1, -1, -1):
                             part = channels[u, at[u], y]
-                            if extent[u] == 2:
+                            if beside[u] != at[u]:
                                 part -= channels[u, beside[u], y]
                             shift[i * shape[u] + y] = value * part
                     filled *= shape[u]
             else:
-                total = 1
-                for u in range(d - 1, -1, -1):
-                    step[u] = total
-                    total *= extent[u]
-                filled = 1
-                for u in range(d):
-                    if not is_member[u]:
-                        for i in range(filled - 1, -1, -1):
-                            for x in range(shape[u] - 1, -1, -1):
-                                loose_joint[i * shape[u] + x] = loose_joint[i] + x * joint_step[u]
-                                loose_step[i * shape[u] + x] = loose_step[i] + x * step[u]
-                        filled *= shape[u]
-                for b in range(m):
-                    base, start = joint, 0
-                    for j in range(n_axes):
-                        if b >> j & 1:
-                            u = axes[j]
-                            base += joint_step[u] * (beside[u] - at[u])
-                            start += step[u]
-                    for i in range(filled):
-                        values[start + loose_step[i]] = weight[b] * rest[p, base + loose_joint[i]]
-                source, aim = values, pushed
-                for turn in range(2):  # variables outside first: the table is smallest then
-                    for u in range(d):
-                        if is_member[u] == turn:
-                            before, behind = 1, 1
-                            for v in range(d):
-                                if v < u:
-                                    before *= extent[v]
-                                elif v > u:
-                                    behind *= extent[v]
-                            for x in range(extent[u]):
-                                picked[x] = x
-                            if turn == 1:
-                                picked[0] = at[u]
-                                if extent[u] == 2:
-                                    picked[1] = beside[u]
-                            push_axis(source, before, behind, picked, extent[u], channels[u], shape[u], aim)
-                            extent[u] = shape[u]
-                            source, aim = aim, source
-                shift[:three] = source[:three]
+                for c in range(three):
+                    shift[c] = weight[0] * pushed[cells[0], c]
+                for b in range(1, m):
+                    for c in range(three):
+                        shift[c] += weight[b] * pushed[cells[b], c]
             # Steps along the line: of the logit of the place between the ends.
             place_now, likely_now, way_now, is_moved = down - up, fit[p], 0.0, False
-            density = -_log_sum(0.0, place_now) - _log_sum(0.0, -place_now)
+            far, near = math.exp(down), math.exp(up)
+            density = place_now - 2.0 * _log_sum(0.0, place_now)
             for b in range(m):
                 density += own[b] * now[b]
             for _turn in range(_STEPS):
@@ -305,9 +315,9 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
                 place_new = place_now + reach * normal_variate(stream)
                 if unit(stream) < 0.1:
                     place_new = -place_now
-                below, above = -_log_sum(0.0, -place_new), -_log_sum(0.0, place_new)
-                near_down, near_up = math.exp(length + below) - math.exp(down), math.exp(up) - math.exp(length + above)
-                way = near_down if place_new < 0.0 else near_up
+                below = -_log_sum(0.0, -place_new)
+                above = below - place_new
+                way = math.exp(length + below) - far if place_new < 0.0 else near - math.exp(length + above)
                 other = below + above
                 for b in range(m):
                     if b == first:
@@ -319,7 +329,7 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
                     other += own[b] * new_logs[b]
                 likely = log_likelihood(after[p], shift, way, released, room, fraction, exponent)
                 gain = stage[p] * (likely - likely_now) + other - density
-                if math.log(1.0 - unit(stream)) < gain:
+                if gain >= 0.0 or math.log(1.0 - unit(stream)) < gain:
                     place_now, way_now, likely_now, density, is_moved = place_new, way, likely, other, True
                     for b in range(m):
                         now[b] = new_logs[b]
