@@ -126,7 +126,7 @@ def _push_axis(  # noqa: PLR0917  # numba kernels take positions
 
 
 @compiled
-def _places(is_member: Ints, shape: Ints, cell_step: Ints, cells: int) -> Ints:
+def _places(shape: Ints, cell_step: Ints, cells: int) -> Ints:
     """Return the true cells of each cell of a family, in their order: (cells, categories of the variables outside)."""
     whole = 1
     for k in shape:
@@ -236,7 +236,7 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
     room, fraction, exponent, shift = np.empty(size), np.empty(size), np.empty(size), np.zeros(size)
     at, beside = np.zeros(d, np.int64), np.zeros(d, np.int64)
     pushed = np.zeros((one if n_members < d else 0, size))
-    places = _places(is_member, shape, cell_step, one)
+    places = _places(shape, cell_step, one)
     axes = np.empty(d, np.int64)
     most = 1 << n_members
     cells, weight, log_size = np.empty(most, np.int64), np.empty(most), np.empty(most)
