@@ -43,7 +43,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.analyst.lint:lint_owner": "asks whether the delta that the study states is large for so many people",
     "verticil.analyst.draft:_tail": "divides a wanted total among the columns of a draft",
     "verticil.tables.categories:_most_categories": "says how many categories the noise of a randomized column leaves, no bound",
-    "verticil.shared.numerics.posterior.annealing:_Particles.__init__": "draws of a gamma distribution, no bound",
+    "verticil.shared.numerics.posterior.annealing:Particles.__init__": "draws of a gamma distribution, no bound",
     # `study` lies below the accountant and may not import it: it refuses, and what it says is held against the accountant below
     "verticil.shared.study.rules:check_breach": "the study's own breach rule, on exact ratios",
     "verticil.shared.study.rules:_check_subset": "the range in which subset selection can be sampled",
