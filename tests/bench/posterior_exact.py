@@ -3,11 +3,11 @@
 Cells: three and four columns of 2, 3 and (three columns only) 5 categories; seven structures; 2,000, 5,000 and 50,000 people;
 epsilon 1, 1.5, 2, 3 of every column, and columns as they are; both scores. Each is what `search_columns` gives for a study.
 
-The reference is the sum over all graphs where columns are as they are, else importance sampling, first with a tenth of the draws.
+The reference is the sum over all graphs where columns are as they are, else importance sampling with a tenth of the draws.
 Where its halves differ by more than .01 or its weights have a long tail, the next method is asked, if that has settled better:
-of three columns all the draws, and annealing with more work than the product's; of four columns data augmentation, then all the
-draws (tests/support/released_posterior.py). Where halves still differ by more than .02, the cell has no reference and is not
-judged. What halves differ by is added to each bound.
+of two categories all the draws (three columns) or data augmentation (four); then annealing with more work than the product's
+(tests/support/released_posterior.py). Where halves still differ by more than .02, or the work of annealing would be too much, the
+cell has no reference and is not judged. What halves differ by is added to each bound.
 
 Every cell is a line of ``--file``, posterior_exact.jsonl beside this file; a run goes on where the one before ended. ``--seed``
 orders the cells, so that a part of them is a sample of all. Ends with 1 where a bound is missed.
