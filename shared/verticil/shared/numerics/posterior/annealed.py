@@ -321,8 +321,15 @@ class AnnealedGraphs:
             checkpoint, mark_of(self, problem.digest()), "counts", *names
         )
         start = self.start(problem, int(seed))
-        ends = np.cumsum(np.bincount(start.kinds)[kinds])[:-1]
-        parts = zip(kinds, levels, np.split(evidence, ends), np.split(drawn, ends), work, strict=False)
+        ends = np.cumsum(np.bincount(start.kinds)[kinds.astype(np.int64)])[:-1]
+        parts = zip(
+            kinds,
+            levels,
+            np.split(evidence.astype(np.float64), ends),
+            np.split(drawn.astype(np.float64), ends),
+            work,
+            strict=False,
+        )
         estimates = tuple(
             Estimate(kind=int(kind), level=int(level), evidence=each, drawn=shares, work=float(cells))
             for kind, level, each, shares, cells in parts
