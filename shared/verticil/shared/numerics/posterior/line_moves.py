@@ -223,20 +223,20 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
     if shape[child] < 2:
         return
     cell_step, row_step = np.zeros(d, np.int64), np.zeros(d, np.int64)
-    one, two, three, n_members = 1, 1, 1, 0
+    n_cells, n_rows, n_true, n_members = 1, 1, 1, 0
     for u in range(d - 1, -1, -1):
-        three *= shape[u]
+        n_true *= shape[u]
         if is_member[u]:
             n_members += 1
-            cell_step[u] = one
-            one *= shape[u]
+            cell_step[u] = n_cells
+            n_cells *= shape[u]
             if u != child:
-                row_step[u] = two
-                two *= shape[u]
+                row_step[u] = n_rows
+                n_rows *= shape[u]
     room, fraction, exponent, shift = np.empty(size), np.empty(size), np.empty(size), np.zeros(size)
     at, beside = np.zeros(d, np.int64), np.zeros(d, np.int64)
-    pushed = np.zeros((one if n_members < d else 0, size))
-    places = _places(shape, cell_step, one)
+    pushed = np.zeros((n_cells if n_members < d else 0, size))
+    places = _places(shape, cell_step, n_cells)
     axes = np.empty(d, np.int64)
     most = 1 << n_members
     cells, weight, log_size = np.empty(most, np.int64), np.empty(most), np.empty(most)
@@ -299,10 +299,10 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
                             shift[i * shape[u] + y] = value * part
                     filled *= shape[u]
             else:
-                for c in range(three):
+                for c in range(n_true):
                     shift[c] = weight[0] * pushed[cells[0], c]
                 for b in range(1, m):
-                    for c in range(three):
+                    for c in range(n_true):
                         shift[c] += weight[b] * pushed[cells[b], c]
             # Steps along the line: of the logit of the place between the ends.
             place_now, likely_now, way_now, is_moved = down - up, fit[p], 0.0, False
@@ -338,5 +338,5 @@ def move_family(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positi
                 for b in range(m):
                     logs[p, cells[b]] = now[b]
                     theta[p, cells[b]] = math.exp(now[b])
-                for c in range(three):
+                for c in range(n_true):
                     after[p, c] = max(after[p, c] + way_now * shift[c], 0.0)
