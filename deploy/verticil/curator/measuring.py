@@ -2,8 +2,8 @@
 
 Counts of all pairs of columns, and of the three that the study names, get discrete Gaussian noise from a key of their own.
 The key follows from the owner's secret and from everything that says what is measured: the people's codes, categories, the
-tables, how much noise, and the seed. So the same measurement gives the same numbers, whatever is learned from it afterwards
-and how often, and no other measurement shares its noise.
+tables, which columns are in order, how much noise, and the seed. So the same measurement gives the same numbers, whatever is
+learned from it afterwards and how often, and no other measurement shares its noise.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret)
     # What chooses its tables itself would, under other rules, choose others, and tell of more than it was charged for.
     tables = _choosing(study) if METHODS[study.structure.method].whole_table else tables_of(study)
     together = [[unit.variables, unit.impossible] for unit in study.units if unit.is_compound]
-    codebook_document = json.dumps(
-        [table.sources, [digest.hex() for digest in table.codebooks], tables, *([together] if together else [])],
-        sort_keys=True,
-    )
+    measured = [table.sources, [digest.hex() for digest in table.codebooks], tables, *([together] if together else [])]
+    unordered = [variable.name for variable in study.schema.variables if not variable.ordered]
+    if unordered and coarse_pairs(study):  # runs follow from the order, which no codebook has
+        measured.append({"unordered": unordered})
+    codebook_document = json.dumps(measured, sort_keys=True)
     event = drawn_event(study)
     event_document = json.dumps([events.to_json(event), study.structure.seed])
     return ColumnDraw(
