@@ -163,11 +163,32 @@ def test_a_slots_source_names_table_slot_and_column(node: Path) -> None:
     assert origins(config, last)["visits[1].ward"].written != origins(config, other)["visits[1].ward"].written
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        ('[[variable]]\nparty = "clinic"\ntable = "visits"\nname = "ward"\ncategories = ["A", "B", "C"]\n', ""),
+        ('categories = ["A", "B", "C"]', 'categories = ["B", "A", "C"]'),
+        ("2021-01-01]\n", '2021-01-01]\nmissing = { category = "none", spellings = ["2020-03-01"] }\n'),
+        ("2020-07-01, 2021-01-01]\n", "2020-07-01]\nother = 'later'\n"),
+    ],
+)
+def test_rows_in_another_order_are_drawn_anew(node: Path, other: tuple[str, str]) -> None:
+    """Else a study that asks for another order, which one person's rows decide, was refused as if the table had changed."""
+    text = STUDY.replace("MODEL", "").replace("TABLES", "")
+    assert other[0] in text
+    changed = origins(load_party(node), read_study_text(text.replace(*other), Path()))
+    usual = origins(load_party(node), study("central"))
+    columns = [name for name in usual if name.startswith("visits[") and name in changed]
+    assert columns
+    assert all(changed[name].written != usual[name].written for name in columns)
+    assert changed["visits.rows"].written == usual["visits.rows"].written  # a number of rows has no order
+
+
 def test_a_party_without_the_table_is_told_what_to_write(node: Path) -> None:
     config = load_party(node)
     bare = {"people": dataclasses.replace(config.datasets["people"], tables={})}
     with pytest.raises(Misuse, match=r"related table 'visits'.*none has.*dataset\.people\.tables"):
-        slot_columns(study("central").related, bare, "clinic", where="party.toml")
+        slot_columns(study("central").related, study("central").schema, bare, "clinic", where="party.toml")
     text = node.read_text()
     inside = re.sub(
         r"(\[dataset\.people\.tables\.visits\]\n)", r'\1tables = { more = { path = "x.csv", id = "a" } }\n', text

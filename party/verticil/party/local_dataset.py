@@ -157,7 +157,7 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
         Refusal: POLICY_REFUSED, a variable is the column that names the person: randomized or not, it is never released.
         DataFault: a table cannot be read.
     """
-    slots = slot_columns(study.related, config.datasets, config.name, where=config.path.name)
+    slots = slot_columns(study.related, study.schema, config.datasets, config.name, where=config.path.name)
     own = [study.schema[position] for position in study.schema.owned_by(config.name)]
     own = [variable for variable in own if variable.name not in slots]
     column_origins = _column_origins(
@@ -353,7 +353,7 @@ def read_people(
         PeerFault: PARTY_UNKNOWN, the party has no variable in the study.
     """
     places = origins(config, study)
-    slots = slot_columns(study.related, config.datasets, config.name, where=config.path.name)
+    slots = slot_columns(study.related, study.schema, config.datasets, config.name, where=config.path.name)
     compounds = compounds_of(study, config.name)
     people: People | None = None
     n_before = 0

@@ -1,11 +1,15 @@
 """Related tables at a site: where the columns of their slots come from, and the rows of a study's people laid into them.
 
-A slot's column is a column of its own: with a source, a codebook and a sticky draw that no other slot shares. Which rows are laid
-(`RelatedTable.keep`, `order` and `max_rows`) is part of its codebook, so another choice is another draw.
+A slot's column is a column of its own: with a source, a codebook and a sticky draw that no other slot shares. What decides which
+row it has is part of its codebook: `RelatedTable.keep`, `order` and `max_rows`, and with an order the codebooks of all columns of
+the table, because a value of the order column without a place comes last, and categories decide between equal ones. So another
+choice is another draw, which is charged, and whether a column changed tells only whether its table did.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +27,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.gaussian import derived_key
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.related.laying import Tags
-from verticil.shared.related.tables import RelatedTable
+from verticil.shared.related.tables import RelatedTable, row_variables
 
 _PURPOSE: Final = b"verticil/party/kept-rows/v1"
 
@@ -50,12 +54,12 @@ class SlotColumn:
 
 
 def slot_columns(
-    tables: Sequence[RelatedTable], datasets: Mapping[str, DatasetRule], party: str, *, where: str
+    tables: Sequence[RelatedTable], schema: Schema, datasets: Mapping[str, DatasetRule], party: str, *, where: str
 ) -> dict[str, SlotColumn]:
     """Return where the columns of a party's slots come from, by name.
 
     Args:
-        tables: of the study.
+        tables, schema: of the study.
         datasets: of the party.
         party: whose.
         where: what messages call the party's configuration.
@@ -75,7 +79,8 @@ def slot_columns(
                 hint=f"write [dataset.{name}.tables.{table.name}] with the place of the table",
             )
         rule = datasets[homes[0]].tables[table.name]
-        laid = f"{table.keep} {table.max_rows} by {table.order or 'the order of the table'}"
+        kept = f"{table.keep} {table.max_rows} by {table.order or 'the order of the table'}"
+        in_order = _codebooks(table, schema, rule)
         for number in range(table.max_rows + 1):
             names = zip(table.slot(number), table.columns, strict=True) if number else [(table.count, "")]
             for name, column in names:
@@ -85,10 +90,19 @@ def slot_columns(
                     table=table,
                     source=f"rows of {table.name}" if local is None else f"{table.name}[{number}].{local.source}",
                     recode={} if local is None else local.recode,
-                    written=f"{'plain' if local is None else local.written}, {laid}",
+                    written=f"plain, {kept}" if local is None else f"{local.written}, {kept}{in_order}",
                     column="" if local is None else local.source,
                 )
     return found
+
+
+def _codebooks(table: RelatedTable, schema: Schema, rule: DatasetRule) -> str:
+    """Return what decides the order of a person's rows besides the order column: ", by" a digest; empty: there is no order."""
+    if table.order is None:
+        return ""
+    columns = [(variable, rule.column(variable.name)) for variable in row_variables(table, schema)]
+    said = [[own.source, perturb.codebook_digest(variable, own.recode, own.written).hex()] for variable, own in columns]
+    return f", by {hashlib.sha256(json.dumps(said).encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

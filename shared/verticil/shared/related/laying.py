@@ -202,13 +202,21 @@ class Laying:
 
 
 def _by_lot(totals: Places, first: Places, most: int, tags: Tags, key: bytes) -> Bools:
-    """Return which sorted rows are kept: of people with too many those with the lowest lots, which a secret draws."""
-    is_kept = np.ones(int(totals.sum()), np.bool_)
-    for person in np.flatnonzero(totals > most).tolist():
-        tag, n_rows = tags[person].tobytes(), int(totals[person])
-        lots = [hashlib.blake2b(tag + row.to_bytes(8, "big"), key=key, digest_size=8).digest() for row in range(n_rows)]
-        kept = sorted(range(n_rows), key=lots.__getitem__)[:most]
-        is_kept[first[person] : first[person] + n_rows] = np.isin(np.arange(n_rows), kept)
+    """Return which sorted rows are kept: of each person those with the lowest lots, which a secret draws.
+
+    Every row gets a lot, also where all are kept: how long this takes says nothing about how many rows a person has.
+    """
+    n_rows, person = int(totals.sum()), np.repeat(np.arange(len(totals)), totals)
+    rank = np.arange(n_rows) - first[person]
+    named = np.concatenate([tags[person], rank.astype(">u8").view(np.uint8).reshape(-1, 8)], axis=1)
+    width, packed, empty = named.shape[1], named.tobytes(), hashlib.blake2b(key=key, digest_size=8)
+    drawn = bytearray()
+    for start in range(0, len(packed), width):
+        lot = empty.copy()
+        lot.update(packed[start : start + width])
+        drawn += lot.digest()
+    is_kept = np.empty(n_rows, np.bool_)
+    is_kept[np.lexsort([np.frombuffer(drawn, ">u8"), person])] = rank < most
     return is_kept
 
 
