@@ -12,6 +12,10 @@ schema = 1
 id = "visits"
 purpose = "Visits"
 expires = 2099-01-01
+[draft]
+reviewed = true
+[draft.table."clinic.visits".columns.admitted]
+written = "DD.MM.YYYY"
 [[party]]
 name = "clinic"
 [[table]]

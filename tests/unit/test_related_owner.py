@@ -140,6 +140,7 @@ def test_frictionless_accepts_numbers_in_order_that_add_up_beyond_the_last_edge(
     text = STUDY.replace(
         'type = "date"\nbins = [2020-01-01, 2020-07-01, 2021-01-01]', 'type = "integer"\nbins = [0, 30, 60]'
     )
+    text = text.replace('written = "DD.MM.YYYY"', 'written = "plain"')
     (tmp_path / "study.toml").write_text(text.replace('order = "admitted"', 'order = "admitted"\ngaps = [0, 40, 60]'))
     made = run(tmp_path, "made", accept_noise=True)
     release = tmp_path / "made" / "release"

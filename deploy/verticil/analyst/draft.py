@@ -49,6 +49,7 @@ _ENDINGS: Final = "  # review: the digits that most numbers end in, and the shar
 _EVEN: Final = "  # review: so are all of them in the table"
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
+_USUAL_COMMON: Final = 1_000  # people
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
 _FEW: Final = 20  # the mean of a bin with fewer rows is not told
 _WHOLE: Final = 0.95
@@ -185,6 +186,7 @@ def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wor
     most = min(max(per_person[math.ceil(_WHOLE * len(per_person)) - 1], 1), _MOST_SLOTS)
     order = next((item.name for item in variables if item.kind in {"date", "datetime"}), None)
     beyond = sum(count > most for count in per_person)
+    seen = f"{_WHOLE:.0%} of those in the table have no more; " * (not wording.public)
     notes = [
         f"{path.name}: '{id_column}' repeats in {len(ids.index) - len(ids.texts):,} of {len(ids.index):,} rows: its rows are the "
         f"related table '{own_name}', {most} slots a person; {beyond:,} of {len(per_person):,} people have more. Else {ONE_ROW}"
@@ -193,7 +195,7 @@ def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wor
     keys = [
         f"name = {_quote(own_name)}",
         f"party = {_quote(party)}",
-        f"max_rows = {most}  # review: more slots keep more rows, and get more noise",
+        f"max_rows = {most}  # review: {seen}more slots keep more rows, and get more noise",
     ]
     keys += [] if order is None else [f"order = {_quote(order)}"]
     blocks = ["\n".join([*map(NOTE.__add__, notes), "[[table]]", *keys])]
@@ -311,9 +313,16 @@ expires = {(today + dt.timedelta(days=365)).isoformat()}
 {parties}
 
 [linkage]
-minimum_common_records = {min(1000, max(1, n_rows // 2))}
+minimum_common_records = {_common_records(n_rows, wording)}
 
 """
+
+
+def _common_records(n_rows: int, wording: Wording) -> str:
+    """Return the fewest common people of a draft from tables of which the shortest has so many rows."""
+    if n_rows >= 2 * _USUAL_COMMON:
+        return str(_USUAL_COMMON)
+    return f"{max(1, n_rows // 2)}" + "  # review: half of the rows of the shortest table" * (not wording.public)
 
 
 def _tail(n_variables: int, most: int, *, link: bool) -> str:
@@ -357,10 +366,16 @@ def _pairs(drafted: Mapping[str, ColumnProfile]) -> str:
 
 
 def _settings(table: TableProfile, id_column: str, names: Mapping[str, str], wording: Wording) -> Iterator[str]:
-    """Yield ``[draft.table.PARTY]``: how `simulate` and `synthesize` read the table; party.toml says the same of a node's."""
-    sheet = wording.sheet or ("" if table.texts.rule is None else table.texts.rule.sheet)
+    """Yield ``[draft.table.PARTY]``: how `simulate` and `synthesize` read the table; party.toml says the same of a node's.
+
+    It is there even if nothing is unusual, because then a column without a rule is plain, whatever its values look like later.
+    """
+    rule, columns = table.texts.rule, list[str]()
+    sheet = wording.sheet or ("" if rule is None else rule.sheet)
     lines = [f"id = {_quote(id_column)}"] * bool(id_column) + [f"sheet = {_quote(sheet)}"] * bool(sheet)
-    columns = list[str]()
+    if rule is not None and rule.format == "csv":
+        lines += [f"encoding = {_quote(rule.encoding)}", f"delimiter = {_quote(rule.delimiter)}"]
+        lines += [f"skip = {rule.skip}"] * bool(rule.skip)
     for item in table.columns:
         if item.left_out or item.source not in names:
             continue
@@ -374,9 +389,8 @@ def _settings(table: TableProfile, id_column: str, names: Mapping[str, str], wor
         if any(keys.values()):
             columns.append(f"[draft.table.{_quote(table.party)}.columns.{_quote(names[item.source])}]")
             columns += [f"{key} = {text}" for key, text in keys.items() if text]
-    if lines or columns:
-        yield f"[draft.table.{_quote(table.party)}]  # how its table is read; in party.toml: [dataset.NAME]"
-        yield from (*lines, *columns, "")
+    yield f"[draft.table.{_quote(table.party)}]  # how its table is read; in party.toml: [dataset.NAME]"
+    yield from (*lines, *columns, "")
 
 
 def _id_column(read: Mapping[str, TableProfile], tables: Mapping[str, Path], wording: Wording) -> str:

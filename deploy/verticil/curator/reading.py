@@ -105,7 +105,7 @@ def read_table(
             several rows or none of a name; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
     """
     own_study = people_study(study)
-    rule, guesses = rule_for(own_study, study.parties[0], path, id_column or "")
+    rule, guesses = rule_for(own_study, study.parties[0], path, id_column or "", guesses=False)
     rule = with_properties(rule, study.knowledge, study.schema.names)
     variables = [variable for variable in own_study.schema.variables if flag_of(study, variable.name) is None]
     together = compounds_of(study, study.parties[0])

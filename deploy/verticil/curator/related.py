@@ -110,7 +110,8 @@ def read_slots(
                 f"{path.name}: nothing says which column names the person whose rows these are",
                 hint="name it with --id; the table of people has it, too",
             )
-        rule, guesses = rule_for(rows_study(study, table), table.party, path, id_column)
+        place = f"{table.party}.{table.name}"
+        rule, guesses = rule_for(rows_study(study, table), table.party, path, id_column, guesses=False, place=place)
         key = derived_key(secret.value, _PURPOSE, f"{dataset} {table.name}".encode())
         laid = read_rows(rule, table, study.schema, people, key=key)
         remarks += (*guesses, *(remark.message for remark in counts_of(table, laid)))

@@ -1,8 +1,13 @@
-"""How the tables of a study are read: by what its draft says in ``[draft.table.PARTY]``, and what the file shows."""
+"""How the tables of a study are read: by what its draft says in ``[draft.table.PARTY]``, and what the file shows.
+
+A look at all values decides what a file shows, so one person's value could decide how those of all others are read. Noise that
+hides one person hides no such thing. Where tables with noise are published, nothing is guessed (`rule_for`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +16,7 @@ from verticil.party.dataset.encoding import style_of
 from verticil.party.dataset.sources.column_rules import read_column_rule
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
+from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.documents.written_values.dates import DatePattern
 from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, Kind, number_of, value_reader
@@ -29,12 +35,16 @@ class Settings:
     Attributes:
         id_column: names the person; empty: it is not said.
         sheet: of a workbook; empty: the first one with rows.
+        form: encoding, delimiter and lines to skip of a CSV file; empty: they are not said.
         columns: variable -> rule.
+        are_said: whether the study says how the table is read; a column without a rule is plain then.
     """
 
     id_column: str = ""
     sheet: str = ""
+    form: Mapping[str, str | int] = field(default_factory=dict)
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
+    are_said: bool = False
 
 
 def settings_of(study: Study, party: str) -> Settings:
@@ -49,34 +59,87 @@ def settings_of(study: Study, party: str) -> Settings:
     result = Settings()
     for name, raw in tables.items():
         table = Table(dict(raw), source="study.toml", code="STUDY_INVALID", where=f"draft.table.{name}", file=True)
-        table.only("id", "sheet", "columns")
+        table.only("id", "sheet", "encoding", "delimiter", "skip", "columns")
         columns = table.table("columns", optional=True)
         rules = {variable: read_column_rule(columns.table(variable), variable) for variable in columns.names()}
+        form = {
+            "encoding": table.value(str, "encoding", "utf-8"),
+            "delimiter": table.value(str, "delimiter", ","),
+            "skip": table.value(int, "skip", 0),
+        }
         result = Settings(
             id_column=table.value(str, "id", result.id_column),
             sheet=table.value(str, "sheet", result.sheet),
+            form=form if any(table.has(key) for key in form) else result.form,
             columns={**result.columns, **rules},
+            are_said=True,
         )
     return result
 
 
-def rule_for(study: Study, party: str, path: Path, id_column: str | None = None) -> tuple[DatasetRule, tuple[str, ...]]:
+def rule_for(
+    study: Study, party: str, path: Path, id_column: str | None = None, *, guesses: bool = True, place: str = ""
+) -> tuple[DatasetRule, tuple[str, ...]]:
     """Return how a party's table is read for a study, and what was guessed of the file, in sentences.
 
     Args:
         study, party: whose columns are read.
         path: the table's file.
         id_column: names the person; None: the one of the draft, if it names one.
+        guesses: whether the table may be read otherwise than the study says, as its values look; where they protect people,
+            they decide nothing.
+        place: what ``[draft.table]`` calls the table; empty: as the party.
 
     Raises:
         Misuse: see `settings_of`.
-        DataFault: the file cannot be read.
+        DataFault: the file cannot be read; DATA_UNREADABLE, it looks otherwise than the study says, and nothing is guessed.
     """
     settings = settings_of(study, party)
     reading = guess_reading(path, sheet=settings.sheet)
     name = drafted_id(reading.rule, settings) if id_column is None else id_column
     rule = dataclasses.replace(reading.rule, id=name, has_ids=bool(name))
-    return with_columns(study, party, rule, settings), reading.remarks
+    if guesses:
+        return with_columns(study, party, rule, settings), reading.remarks
+    where = f"draft.table.{_key(place or party)}"
+    _check_form(rule, settings, where)
+    if settings.are_said:
+        names = set(header(rule))
+        sources = {v: _source(v, party, names) for v in _open_columns(study, party, settings)}
+        own = {v: ColumnRule(source=source) for v, source in sources.items() if source in names and source != v}
+        return dataclasses.replace(rule, columns={**settings.columns, **own}), reading.remarks
+    rule = with_columns(study, party, rule, settings)
+    for variable, own_rule in rule.columns.items():
+        if own_rule.written != "plain":
+            written = json.dumps(own_rule.written)
+            raise DataFault(
+                "DATA_UNREADABLE",
+                f"{path.name}: column '{own_rule.source}' seems to be written as {written}, and the study does not say so",
+                hint=f"write into the study: [draft] with reviewed = true, and [{where}.columns.{_key(variable)}] with "
+                f"written = {written}",
+            )
+    return rule, reading.remarks
+
+
+def _check_form(rule: DatasetRule, settings: Settings, where: str) -> None:
+    """Refuse a CSV file that looks otherwise than the study says.
+
+    Raises:
+        DataFault: DATA_UNREADABLE.
+    """
+    if rule.format != "csv" or not rule.path.stat().st_size:
+        return
+    for key, said in settings.form.items():
+        if (found := getattr(rule, key)) != said:
+            raise DataFault(
+                "DATA_UNREADABLE",
+                f"{rule.name}: {key}: the study says {json.dumps(said)}, the file looks like {json.dumps(found)}",
+                hint=f"write the table as it was when the study was drafted, or mend {key} in [{where}] of the study",
+            )
+
+
+def _key(name: str) -> str:
+    """Return a name as a part of a key of TOML."""
+    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else json.dumps(name)
 
 
 def drafted_id(rule: DatasetRule, settings: Settings) -> str:
@@ -91,8 +154,7 @@ def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings
     """
     settings = settings or settings_of(study, party)
     names = set(header(rule))
-    own = [study.schema[position] for position in study.schema.owned_by(party)]
-    open_variables = [variable for variable in own if variable.name not in settings.columns]
+    open_variables = [study.schema[study.schema.index(name)] for name in _open_columns(study, party, settings)]
     sources = {v.name: _source(v.name, party, names) for v in open_variables}
     numbers = [v for v in open_variables if v.n_valued and sources[v.name] in names]
     texts: dict[str, set[str]] = {sources[variable.name]: set() for variable in numbers}
@@ -107,6 +169,12 @@ def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings
     }
     guessed = {name: item for name, item in rules.items() if item != ColumnRule(source=name)}
     return dataclasses.replace(rule, columns={**settings.columns, **guessed})
+
+
+def _open_columns(study: Study, party: str, settings: Settings) -> list[str]:
+    """Return the variables of a party whose rule the study does not say."""
+    own = [study.schema[position].name for position in study.schema.owned_by(party)]
+    return [name for name in own if name not in settings.columns]
 
 
 def _source(name: str, party: str, names: set[str]) -> str:

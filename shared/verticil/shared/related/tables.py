@@ -111,8 +111,12 @@ def slot_variables(table: RelatedTable, rows: Sequence[Variable], gaps: Sequence
     """
     counts = tuple(map(float, range(table.max_rows + 1)))
     labels = tuple(f"{count:g}" for count in counts)
+    origins = {
+        variable.origin for variable in rows
+    }  # whoever read the columns from a table read how many rows there are
+    origin = next(iter(origins)) if len(origins) == 1 else "table" if "table" in origins else None
     yield Variable(
-        name=table.count, owner=table.party, labels=labels, integer=True, kind="integer", points=counts, origin="public"
+        name=table.count, owner=table.party, labels=labels, integer=True, kind="integer", points=counts, origin=origin
     )
     for number in range(1, table.max_rows + 1):
         for variable, name in zip(rows, table.slot(number), strict=True):
@@ -166,7 +170,6 @@ def _gap_of(variable: Variable, gaps: Sequence[float]) -> Variable:
         integer=kind == "integer",
         unit={"date": "days", "datetime": "seconds"}.get(str(variable.kind), variable.unit),
         outside="clamp",
-        origin="public" if gaps else variable.origin,
         representatives=None,
         means=None,
         format=None,

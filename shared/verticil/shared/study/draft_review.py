@@ -83,6 +83,7 @@ def origin_words(study: Study) -> tuple[str, ...]:
     subjects: dict[str, Callable[[Variable], bool]] = {
         "categories": lambda variable: variable.bounds is None,
         "endings of numbers": lambda variable: bool(variable.endings),
+        "means inside bins": lambda variable: bool(variable.means or variable.representatives),
     }
     return (
         *(
