@@ -77,7 +77,7 @@ def test_one_persons_value_decides_nothing_about_others(tmp_path: Path, written:
 @pytest.mark.parametrize("one", [{"born": "13/01/1950"}, {"born": "01/13/1950"}, {"pay": "1.250"}, {"pay": "250"}])
 def test_what_the_study_does_not_say_is_asked_for(tmp_path: Path, one: dict[str, str]) -> None:
     with pytest.raises(DataFault, match=r"'(born|pay)' seems to be written as .* the study does not say so") as caught:
-        table_of(tmp_path, "", **one)
+        table_of(tmp_path, "", delimiter=",", **one)
     assert f'with written = "{rule_for(study(""), "owner", tmp_path / "people.csv")[0].column("born").written}"' in str(
         caught.value
     )
@@ -86,3 +86,5 @@ def test_what_the_study_does_not_say_is_asked_for(tmp_path: Path, one: dict[str,
 def test_a_file_that_looks_otherwise_than_the_study_says_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataFault, match=r'delimiter: the study says ";", the file looks like ","'):
         table_of(tmp_path, SAID, delimiter=",")
+    with pytest.raises(DataFault, match=r'delimiter: the study does not say it, expected ",", the file looks like ";"'):
+        table_of(tmp_path, "")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from verticil.party.dataset.encoding import style_of
 from verticil.party.dataset.sources.column_rules import read_column_rule
@@ -27,6 +28,8 @@ from verticil.tables.missing import is_word
 from verticil.tables.reading import guess_reading
 from verticil.tables.writing import ENOUGH, guess_dates, guess_numbers
 
+_USUAL_FORM: Final[Mapping[str, str | int]] = {"encoding": "utf-8", "delimiter": ",", "skip": 0}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -35,7 +38,7 @@ class Settings:
     Attributes:
         id_column: names the person; empty: it is not said.
         sheet: of a workbook; empty: the first one with rows.
-        form: encoding, delimiter and lines to skip of a CSV file; empty: they are not said.
+        form: encoding, delimiter and lines to skip of a CSV file, where they are said.
         columns: variable -> rule.
         are_said: whether the study says how the table is read; a column without a rule is plain then.
     """
@@ -62,15 +65,11 @@ def settings_of(study: Study, party: str) -> Settings:
         table.only("id", "sheet", "encoding", "delimiter", "skip", "columns")
         columns = table.table("columns", optional=True)
         rules = {variable: read_column_rule(columns.table(variable), variable) for variable in columns.names()}
-        form = {
-            "encoding": table.value(str, "encoding", "utf-8"),
-            "delimiter": table.value(str, "delimiter", ","),
-            "skip": table.value(int, "skip", 0),
-        }
+        form = {key: table.value(type(usual), key) for key, usual in _USUAL_FORM.items() if table.has(key)}
         result = Settings(
             id_column=table.value(str, "id", result.id_column),
             sheet=table.value(str, "sheet", result.sheet),
-            form=form if any(table.has(key) for key in form) else result.form,
+            form={**result.form, **form},
             columns={**result.columns, **rules},
             are_said=True,
         )
@@ -121,19 +120,22 @@ def rule_for(
 
 
 def _check_form(rule: DatasetRule, settings: Settings, where: str) -> None:
-    """Refuse a CSV file that looks otherwise than the study says.
+    """Refuse a CSV file that looks otherwise than the study says; what it does not say is usual.
 
     Raises:
         DataFault: DATA_UNREADABLE.
     """
     if rule.format != "csv" or not rule.path.stat().st_size:
         return
-    for key, said in settings.form.items():
-        if (found := getattr(rule, key)) != said:
+    for key, usual in _USUAL_FORM.items():
+        said, found = settings.form.get(key, usual), getattr(rule, key)
+        if found != said:
+            words = "the study says" if key in settings.form else "the study does not say it, expected"
             raise DataFault(
                 "DATA_UNREADABLE",
-                f"{rule.name}: {key}: the study says {json.dumps(said)}, the file looks like {json.dumps(found)}",
-                hint=f"write the table as it was when the study was drafted, or mend {key} in [{where}] of the study",
+                f"{rule.name}: {key}: {words} {json.dumps(said)}, the file looks like {json.dumps(found)}",
+                hint=f"if that is right, write into the study: [draft] with reviewed = true, and [{where}] with {key} = "
+                f"{json.dumps(found)}; else write the table as before",
             )
 
 
