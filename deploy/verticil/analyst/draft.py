@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import itertools
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ import numpy as np
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.core.name_lists import shortened
+from verticil.shared.documents.toml_table import quoted
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
@@ -97,7 +97,7 @@ class Wording:
 
     def origin_of(self, name: str) -> str:
         """Return the line that says where a column's categories come from."""
-        return f"from = {_quote(PUBLIC if self.is_public(name) else TABLE)}"
+        return f"from = {quoted(PUBLIC if self.is_public(name) else TABLE)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,17 +191,17 @@ def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wor
         f"{path.name}: '{id_column}' repeats in {len(ids.index) - len(ids.texts):,} of {len(ids.index):,} rows: its rows are the "
         f"related table '{own_name}', {most} slots a person; {beyond:,} of {len(per_person):,} people have more. Else {ONE_ROW}"
     ]
-    notes += [f"{_quote(item.name)} of {name} is left out: {item.left_out}" for item in own if item.left_out]
+    notes += [f"{quoted(item.name)} of {name} is left out: {item.left_out}" for item in own if item.left_out]
     keys = [
-        f"name = {_quote(own_name)}",
-        f"party = {_quote(party)}",
+        f"name = {quoted(own_name)}",
+        f"party = {quoted(party)}",
         f"max_rows = {most}  # review: {seen}more slots keep more rows, and get more noise",
     ]
-    keys += [] if order is None else [f"order = {_quote(order)}"]
+    keys += [] if order is None else [f"order = {quoted(order)}"]
     blocks = ["\n".join([*map(NOTE.__add__, notes), "[[table]]", *keys])]
     for item in variables:
         first, *rest = _variable(item, item.name, party, wording, alone=False)
-        blocks.append("\n".join([first, f"table = {_quote(own_name)}", *rest]))
+        blocks.append("\n".join([first, f"table = {quoted(own_name)}", *rest]))
     named = dataclasses.replace(table, party=name)
     settings = list(_settings(named, id_column, {item.source: item.name for item in own}, wording))
     return _Rows(blocks=blocks, settings=settings, notes=notes, n_columns=1 + most * len(variables))
@@ -227,9 +227,9 @@ def _write(
         for item in own:
             is_declared = len(read) > 1 or wording.declares_bins(item.name)
             reasons = column_reasons(item, are_declared=is_declared)
-            column_notes = [f"{_quote(item.name)} of {party}: {reason}" for reason in reasons]
+            column_notes = [f"{quoted(item.name)} of {party}: {reason}" for reason in reasons]
             if item.left_out:
-                column_notes = [f"{_quote(item.name)} of {party} is left out: {item.left_out}", *column_notes]
+                column_notes = [f"{quoted(item.name)} of {party} is left out: {item.left_out}", *column_notes]
             notes += column_notes
             lines = [] if item.left_out else _variable(item, names[item.source], party, wording, alone=len(read) == 1)
             blocks_of_party.append("\n".join([*lines, *map(NOTE.__add__, column_notes)]))
@@ -240,11 +240,11 @@ def _write(
             raise DataFault(
                 "DATA_EMPTY",
                 f"{tables[party].name}: no column can be proposed as a variable: "
-                + "; ".join(f"{_quote(item.name)}: {item.left_out}" for item in own[:5]),
+                + "; ".join(f"{quoted(item.name)}: {item.left_out}" for item in own[:5]),
             )
         most = max(most, len(variables))
         declared = [item for item in variables if len(read) > 1 or wording.declares_bins(item.name)]
-        ends = ", ".join(_quote(item.name) for item in declared if has_own_end(item))
+        ends = ", ".join(quoted(item.name) for item in declared if has_own_end(item))
         functions = [f"an outer end of {ends} is that of the table, one person's number: widen it"] * bool(ends)
         functions += list(_functions([table.texts.columns[item.source] for item in variables]))
         notes += functions
@@ -276,7 +276,7 @@ def _note_of_id(id_column: str, n_tables: int) -> str:
     """Return a note on the column that was taken for the one that names the person."""
     where = "" if n_tables == 1 else " in every table"
     return (
-        f"{_quote(id_column)} is taken for the column that names the person{where}, since no value of it repeats: it stays out "
+        f"{quoted(id_column)} is taken for the column that names the person{where}, since no value of it repeats: it stays out "
         "of the records; --id names another one"
     )
 
@@ -291,9 +291,9 @@ _OF_PUBLIC: Final = """\
 
 
 def _head(tables: Mapping[str, Path], today: dt.date, n_rows: int, wording: Wording, settings: Sequence[str]) -> str:
-    parties = "\n".join(f"[[party]]\nname = {_quote(party)}" for party in tables)
+    parties = "\n".join(f"[[party]]\nname = {quoted(party)}" for party in tables)
     title, purpose = (
-        f"{key} = {_quote(text)}".ljust(40) + f" {review}" if text == PLACEHOLDERS[key] else f"{key} = {_quote(text)}"
+        f"{key} = {quoted(text)}".ljust(40) + f" {review}" if text == PLACEHOLDERS[key] else f"{key} = {quoted(text)}"
         for key, text, review in (
             ("title", wording.title, "# review"),
             ("purpose", wording.purpose, "# review: what the parties read before they approve"),
@@ -359,7 +359,7 @@ def _pairs(drafted: Mapping[str, ColumnProfile]) -> str:
     if len(pairs) > MAX_VARIABLES or sum(sizes[one] * sizes[other] for one, other in pairs) > _MOST_CELLS:
         return f'# pairs = [["one", "other"]]  # {_FOR_REGRESSIONS}\n'
     lines = [
-        f"    {', '.join(f'[{_quote(one)}, {_quote(other)}]' for one, other in own)},"
+        f"    {', '.join(f'[{quoted(one)}, {quoted(other)}]' for one, other in own)},"
         for _, own in itertools.groupby(pairs, key=lambda pair: pair[0])
     ]
     return "\n".join([f"pairs = [  # {_FOR_REGRESSIONS}", *lines, "]\n"])
@@ -372,24 +372,24 @@ def _settings(table: TableProfile, id_column: str, names: Mapping[str, str], wor
     """
     rule, columns = table.texts.rule, list[str]()
     sheet = wording.sheet or ("" if rule is None else rule.sheet)
-    lines = [f"id = {_quote(id_column)}"] * bool(id_column) + [f"sheet = {_quote(sheet)}"] * bool(sheet)
+    lines = [f"id = {quoted(id_column)}"] * bool(id_column) + [f"sheet = {quoted(sheet)}"] * bool(sheet)
     if rule is not None and rule.format == "csv":
-        lines += [f"encoding = {_quote(rule.encoding)}", f"delimiter = {_quote(rule.delimiter)}"]
+        lines += [f"encoding = {quoted(rule.encoding)}", f"delimiter = {quoted(rule.delimiter)}"]
         lines += [f"skip = {rule.skip}"] * bool(rule.skip)
     for item in table.columns:
         if item.left_out or item.source not in names:
             continue
         keys = {
-            "source": _quote(item.source) if item.source != names[item.source] else "",
-            "written": _quote(item.written) if item.written else "",
-            "recode": "{ " + ", ".join(f"{_quote(one)} = {_quote(other)}" for one, other in item.recode.items()) + " }"
+            "source": quoted(item.source) if item.source != names[item.source] else "",
+            "written": quoted(item.written) if item.written else "",
+            "recode": "{ " + ", ".join(f"{quoted(one)} = {quoted(other)}" for one, other in item.recode.items()) + " }"
             if item.recode
             else "",
         }
         if any(keys.values()):
-            columns.append(f"[draft.table.{_quote(table.party)}.columns.{_quote(names[item.source])}]")
+            columns.append(f"[draft.table.{quoted(table.party)}.columns.{quoted(names[item.source])}]")
             columns += [f"{key} = {text}" for key, text in keys.items() if text]
-    yield f"[draft.table.{_quote(table.party)}]  # how its table is read; in party.toml: [dataset.NAME]"
+    yield f"[draft.table.{quoted(table.party)}]  # how its table is read; in party.toml: [dataset.NAME]"
     yield from (*lines, *columns, "")
 
 
@@ -453,7 +453,7 @@ def _functions(columns: Sequence[TextColumn]) -> Iterator[str]:
     ]
     for one, other in functions:
         yield (
-            f"{_quote(other)} is a function of {_quote(one)} in all rows: randomize them jointly, or leave one out, "
+            f"{quoted(other)} is a function of {quoted(one)} in all rows: randomize them jointly, or leave one out, "
             "so that nothing is paid for twice"
         )
 
@@ -464,9 +464,9 @@ def _functions(columns: Sequence[TextColumn]) -> Iterator[str]:
 def _variable(item: ColumnProfile, name: str, party: str, wording: Wording, *, alone: bool) -> list[str]:
     """Return the lines of a variable; of a party that is `alone` bins are left to be measured, where they are not public."""
     review = "" if wording.is_public(item.name) else f"  {REVIEW}"
-    lines = ["[[variable]]", f"party = {_quote(party)}", f"name = {_quote(name)}", f"type = {_quote(item.kind)}"]
+    lines = ["[[variable]]", f"party = {quoted(party)}", f"name = {quoted(name)}", f"type = {quoted(item.kind)}"]
     if name not in {item.source, item.name}:
-        lines[2] += f"  # another party has the name too; in party.toml: source = {_quote(item.source)}"
+        lines[2] += f"  # another party has the name too; in party.toml: source = {quoted(item.source)}"
     if item.kind in NUMBERS | MOMENTS:
         lines += _range_lines(item, review, wording, measured=alone and not wording.declares_bins(item.name))
     else:
@@ -480,11 +480,11 @@ def _category_lines(item: ColumnProfile, review: str) -> Iterator[str]:
     n_rest = item.n_other + (item.n_missing if item.n_missing < FEWEST_ROWS else 0)
     if n_rest >= FEWEST_ROWS:
         labels.append(other := _free("other", taken))
-        rest.append(f"other = {_quote(other)}  # review: stands for {item.n_other_values} further values")
+        rest.append(f"other = {quoted(other)}  # review: stands for {item.n_other_values} further values")
     if item.n_missing >= FEWEST_ROWS:
         labels.append(unknown := _free("unknown", taken))
         rest.append(_missing_line(unknown, item.missing))
-    yield f"categories = [{', '.join(map(_quote, labels))}]{review}"
+    yield f"categories = [{', '.join(map(quoted, labels))}]{review}"
     yield from rest
 
 
@@ -502,17 +502,17 @@ def _range_lines(item: ColumnProfile, review: str, wording: Wording, *, measured
     if points:
         yield f"points = [{', '.join(_toml_value(item, point) for point in points)}]{'' if item.bins else review}"
     if endings:
-        shares = ", ".join(f"{_quote(text)} = {share:g}" for text, share in endings)
+        shares = ", ".join(f"{quoted(text)} = {share:g}" for text, share in endings)
         yield f"endings = {{ {shares} }}{'' if wording.is_public(item.name) else _ENDINGS}"
     if item.unit:
-        yield f"unit = {_quote(item.unit)}"
+        yield f"unit = {quoted(item.unit)}"
     if item.kind == "number" and item.decimals is not None:
         yield f"decimals = {item.decimals}"
     if item.format:
         is_seen = item.whole_format and not wording.is_public(item.name)
-        yield f"format = {_quote(item.format)}{_EVEN if is_seen else ''}"
+        yield f"format = {quoted(item.format)}{_EVEN if is_seen else ''}"
     if item.timezone:
-        yield f"timezone = {_quote(item.timezone)}"
+        yield f"timezone = {quoted(item.timezone)}"
     if wording.means and item.bins and item.numbers is not None and item.kind in NUMBERS:
         yield _means_line(item, item.numbers, wording)
     if item.n_missing >= FEWEST_ROWS:
@@ -525,7 +525,7 @@ def _means_line(item: ColumnProfile, numbers: tuple[Floats, Ints], wording: Word
     values, weights = numbers
     rest = ~np.isin(values, item.points)
     bin_means = means(item.bins, values[rest], weights[rest], whole=item.kind == "integer", few=_FEW)
-    line = f"means = [{', '.join(map(_write_number, bin_means))}]"
+    line = f"means = [{', '.join(value_text(item, mean) for mean in bin_means)}]"
     return line if wording.is_public(item.name) else f"{line}  {_MEANS}"
 
 
@@ -534,8 +534,8 @@ def _toml_value(item: ColumnProfile, value: float) -> str:
 
 
 def _missing_line(category: str, spellings: Iterable[str]) -> str:
-    spelling_list = ", ".join(_quote(value) for value in sorted(set(spellings)))
-    return f"missing = {{ category = {_quote(category)}, spellings = [{spelling_list}] }}"
+    spelling_list = ", ".join(quoted(value) for value in sorted(set(spellings)))
+    return f"missing = {{ category = {quoted(category)}, spellings = [{spelling_list}] }}"
 
 
 def _free(word: str, taken: set[str]) -> str:
@@ -543,12 +543,3 @@ def _free(word: str, taken: set[str]) -> str:
     return next(
         label for label in itertools.chain([word], (f"{word} {i}" for i in itertools.count(2))) if label not in taken
     )
-
-
-def _write_number(edge: float) -> str:
-    return str(int(edge)) if edge.is_integer() and abs(edge) < 1e15 else repr(edge)
-
-
-def _quote(text: str) -> str:
-    """Write a TOML basic string: JSON's escapes are TOML's, but for DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from verticil.curator.measuring import measurement
 from verticil.curator.people import read_whose
@@ -270,8 +270,7 @@ def write_records(records: pd.DataFrame, target: Path, study: Study) -> None:
 def _publish(target: Path, content: ReleaseContent, owner_state: CuratorState) -> None:
     """Write, sign and verify beside the place, then let it appear there whole."""
     from verticil.shared.release.folder.writing import write_release
-    from verticil.shared.release.formats.table_files import write_atomically
-    from verticil.shared.release.manifest import sign_release
+    from verticil.shared.release.manifest import sign_release, write_bytes
     from verticil.shared.release.verification import verify_release
 
     staging = target.absolute().with_name(f".{target.name}.partial")
@@ -281,19 +280,12 @@ def _publish(target: Path, content: ReleaseContent, owner_state: CuratorState) -
             staging.mkdir()
             release = write_release(staging / "release", content)
             sign_release(release, owner_state.signer, ca_certificate=owner_state.authority)
-            write_atomically(staging / "ca.crt", _writing(owner_state.authority))
+            write_bytes(staging / "ca.crt", owner_state.authority)
             verify_release(release, ca_certificate=owner_state.authority)
             rename(staging, target)
             sync_directory(target.absolute().parent)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-
-
-def _writing(content: bytes) -> Callable[[BinaryIO], None]:
-    def write(file: BinaryIO) -> None:
-        file.write(content)
-
-    return write
 
 
 def copies_of_one(people: Sequence[Codes], records: Sequence[Codes]) -> int:

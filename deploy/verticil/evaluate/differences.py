@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from verticil.evaluate.coding import Coding
-from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.fidelity import distances
 
 _LEAST: Final = 0.01  # of the records: a smaller difference is not explained
 _MOST: Final = 5
@@ -30,7 +28,10 @@ def explain_differences(tables: Coding, name: str) -> list[str]:
     """
     if tables.by_codebook is None or tables.by_value is None:
         return []
-    near, far = (_distances(coded.real, coded.synthetic[name]) for coded in (tables.by_codebook, tables.by_value))
+    near, far = (
+        distances(coded.real.codes, coded.synthetic[name].codes, coded.real.n_states, ways=1).each
+        for coded in (tables.by_codebook, tables.by_value)
+    )
     order = sorted(range(len(near)), key=lambda place: near[place] - far[place])
     gaps = [place for place in order if far[place] - near[place] >= _LEAST]
     columns = tables.real.names
@@ -41,12 +42,3 @@ def explain_differences(tables: Coding, name: str) -> list[str]:
     ]
     more = f"{len(gaps) - _MOST} more columns are further by value than by the codebook"
     return sentences + [more] * (len(gaps) > _MOST)
-
-
-def _distances(real: CodedTable, other: CodedTable) -> list[float]:
-    """Return the total variation distance of each column."""
-    shares = [
-        [np.bincount(codes, minlength=states) / table.n for table in (real, other) for codes in (table.codes[place],)]
-        for place, states in enumerate(real.n_states)
-    ]
-    return [float(np.abs(mine - theirs).sum() / 2) for mine, theirs in shares]

@@ -18,7 +18,7 @@ from verticil.party.dataset.sources.column_rules import read_column_rule
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.toml_table import Table
+from verticil.shared.documents.toml_table import Table, quoted
 from verticil.shared.documents.written_values.dates import DatePattern
 from verticil.shared.documents.written_values.reading import MOMENTS, OLD_WAYS, Kind, number_of, value_reader
 from verticil.shared.numerics.model.schema import Variable
@@ -56,16 +56,20 @@ def settings_of(study: Study, party: str) -> Settings:
     Raises:
         Misuse: STUDY_INVALID, a key of ``[draft.table.PARTY]`` is none, or has another form.
     """
-    tables = {name: table for name, table in study.drafted.items() if name == party} or (
-        dict(study.drafted) if len(study.parties) == 1 else {}
-    )
+    is_alone = len(study.parties) == 1
+    tables = {name: table for name, table in study.drafted.items() if name == party or is_alone}
     result = Settings()
-    for name, raw in tables.items():
+    for name, raw in sorted(tables.items(), key=lambda item: item[0] == party):
         table = Table(dict(raw), source="study.toml", code="STUDY_INVALID", where=f"draft.table.{name}", file=True)
         table.only("id", "sheet", "encoding", "delimiter", "skip", "columns")
         columns = table.table("columns", optional=True)
         rules = {variable: read_column_rule(columns.table(variable), variable) for variable in columns.names()}
-        form = {key: table.value(type(usual), key) for key, usual in _USUAL_FORM.items() if table.has(key)}
+        form: dict[str, str | int] = {
+            key: table.value(int, key) if isinstance(usual, int) else table.value(str, key)
+            for key, usual in _USUAL_FORM.items()
+            if table.has(key)
+            and (name == party or len(tables) == 1)  # several say it of other files than the whole table
+        }
         result = Settings(
             id_column=table.value(str, "id", result.id_column),
             sheet=table.value(str, "sheet", result.sheet),
@@ -109,7 +113,7 @@ def rule_for(
     rule = with_columns(study, party, rule, settings)
     for variable, own_rule in rule.columns.items():
         if own_rule.written != "plain":
-            written = json.dumps(own_rule.written)
+            written = quoted(own_rule.written)
             raise DataFault(
                 "DATA_UNREADABLE",
                 f"{path.name}: column '{own_rule.source}' seems to be written as {written}, and the study does not say so",
@@ -141,7 +145,7 @@ def _check_form(rule: DatasetRule, settings: Settings, where: str) -> None:
 
 def _key(name: str) -> str:
     """Return a name as a part of a key of TOML."""
-    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else json.dumps(name)
+    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else quoted(name)
 
 
 def drafted_id(rule: DatasetRule, settings: Settings) -> str:

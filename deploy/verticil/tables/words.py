@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verticil.shared.documents.written_values.dates import DAY, DatePattern
+from verticil.shared.documents.written_values import on_scale
+from verticil.shared.documents.written_values.dates import DatePattern
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.typed_variables import bin_labels
@@ -93,18 +94,9 @@ def _becomes(item: ColumnProfile) -> str:
 
 def value_text(item: ColumnProfile, value: float) -> str:
     """Write an edge or a point of a column as TOML has it: numbers, dates, date-times, times."""
-    if item.kind in NUMBERS:
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if item.kind == "date":
-        return DatePattern.of("YYYY-MM-DD").write(value * DAY)
     if item.kind == "datetime":
         return DatePattern.of("YYYY-MM-DDThh:mm:ss").write(value)
-    return _time_text(value)
-
-
-def _time_text(seconds: float) -> str:
-    minute, second = divmod(round(seconds), 60)
-    return f"{minute // 60:02d}:{minute % 60:02d}" + (f":{second:02d}" if second else "")
+    return on_scale.value_text(None if item.kind in NUMBERS else item.kind, value)
 
 
 def column_reasons(item: ColumnProfile, *, are_declared: bool = True) -> Iterator[str]:

@@ -6,7 +6,6 @@ miner says. Reading it opens no key and no table: a wrong path shows up in `part
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -42,7 +41,7 @@ from verticil.shared.documents.config import (
     read_toml,
 )
 from verticil.shared.documents.record import read
-from verticil.shared.documents.toml_table import Table, is_name, near_hint
+from verticil.shared.documents.toml_table import Table, is_name, near_hint, quoted
 from verticil.shared.federation.identity.key_words import says
 from verticil.shared.federation.identity.signing import public_key_from
 from verticil.shared.federation.transport.metrics import metrics_address
@@ -343,32 +342,27 @@ def columns_toml(rule: DatasetRule, dataset: str = "people") -> str:
     """Return ``[dataset.NAME.columns.VARIABLE]`` of each column that is not read as is usual."""
     lines: list[str] = []
     for name, column in rule.columns.items():
-        recode = ", ".join(f"{_quote(text)} = {_quote(other)}" for text, other in column.recode.items())
-        lines += ["", f"[dataset.{dataset}.columns.{_quote(name)}]"]
+        recode = ", ".join(f"{quoted(text)} = {quoted(other)}" for text, other in column.recode.items())
+        lines += ["", f"[dataset.{dataset}.columns.{quoted(name)}]"]
         if (summary := column.summary) is not None:
-            lines += [f"table = {_quote(summary.table)}", f"summary = {_quote(summary.kind)}"]
-            lines += [f"source = {_quote(summary.column)}"] * bool(summary.column)
-            lines += [f"where = {_quote(summary.where)}"] * bool(summary.where)
+            lines += [f"table = {quoted(summary.table)}", f"summary = {quoted(summary.kind)}"]
+            lines += [f"source = {quoted(summary.column)}"] * bool(summary.column)
+            lines += [f"where = {quoted(summary.where)}"] * bool(summary.where)
         elif column.source != name:
-            lines += [f"source = {_quote(column.source)}"]
+            lines += [f"source = {quoted(column.source)}"]
         lines += [f"recode = {{ {recode} }}"] * bool(recode)
         written = column.written if summary is None else summary.written
-        lines += [f"written = {_quote(written)}"] * (written != "plain")
+        lines += [f"written = {quoted(written)}"] * (written != "plain")
     return "".join(f"{line}\n" for line in lines)
 
 
 def related_toml(rule: DatasetRule, base: Path, dataset: str = "people") -> str:
     """Return ``[dataset.NAME.tables.TABLE]`` of each related table."""
     return "".join(
-        f"\n[dataset.{dataset}.tables.{name}]\n{place_toml(table, base)}id = {_quote(table.id)}\n"
+        f"\n[dataset.{dataset}.tables.{name}]\n{place_toml(table, base)}id = {quoted(table.id)}\n"
         + columns_toml(table, f"{dataset}.tables.{name}")
         for name, table in rule.tables.items()
     )
-
-
-def _quote(text: str) -> str:
-    """Write a TOML string: JSON's escapes are those of TOML, but for DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def place_toml(rule: DatasetRule, base: Path) -> str:
@@ -388,8 +382,8 @@ def place_toml(rule: DatasetRule, base: Path) -> str:
         if value
     }
     numbers = f"skip = {rule.skip}\n" * bool(rule.skip) + "quote = false\n" * (not rule.quote)
-    numbers += f"order = [{', '.join(map(_quote, rule.order))}]\n" * bool(rule.order)
-    return numbers + "".join(f"{key} = {_quote(text)}\n" for key, text in texts.items())
+    numbers += f"order = [{', '.join(map(quoted, rule.order))}]\n" * bool(rule.order)
+    return numbers + "".join(f"{key} = {quoted(text)}\n" for key, text in texts.items())
 
 
 def _approver_keys(tables: tuple[Table, ...]) -> dict[str, bytes]:

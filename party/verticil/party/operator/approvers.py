@@ -8,7 +8,6 @@ way.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tomllib
@@ -20,6 +19,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.policy.voting import key_place
 from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.documents.toml_table import quoted
 from verticil.shared.federation.identity.signing import public_key_from, public_key_text
 from verticil.shared.storage.disk import replace_file, write_fault
 
@@ -121,7 +121,7 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
         if found is None:
             raise Misuse("USAGE", "--public-key: expected the 44 letters that `verticil party approver keygen` prints")
         public = found
-    text = f'\n[[approver]]\nname = {json.dumps(name, ensure_ascii=False)}\npublic_key = "{public_key_text(public)}"\n'
+    text = f'\n[[approver]]\nname = {quoted(name)}\npublic_key = "{public_key_text(public)}"\n'
     whole = path.read_bytes()
     try:
         replace_config(path, whole + (b"" if whole.endswith(b"\n") else b"\n") + text.encode("utf-8"))

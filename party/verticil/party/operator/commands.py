@@ -8,7 +8,6 @@ for everybody; the analyst reads the reason.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 import shlex
 import shutil
@@ -59,7 +58,7 @@ from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.core.health import judge
 from verticil.shared.documents.config import path_in, read_toml
-from verticil.shared.documents.toml_table import Table, is_name
+from verticil.shared.documents.toml_table import Table, is_name, quoted
 from verticil.shared.documents.view_models import left_out
 from verticil.shared.federation.airgap.exchange import CARRIED_FOLDER, last_crossing
 from verticil.shared.federation.identity.pki import read_certificates, utc_now
@@ -221,7 +220,7 @@ def init_party(
         return path
     text = _TEMPLATE
     for key, value in {"NAME": name, "FEDERATION": federation, "ID": id_column}.items():
-        text = text.replace(f'"{key}"', json.dumps(value, ensure_ascii=False))
+        text = text.replace(f'"{key}"', quoted(value))
     text = text.replace("NAME.", f"{name}.").replace("PLACE\n", place).replace("COLUMNS\n", columns_toml(rule))
     create_file(path, text.encode("utf-8"), mode=0o644, exists_hint="edit it, or name another folder")
     return path

@@ -29,6 +29,13 @@ _ROWS_AT_ONCE: Final = 1 << 16
 _GIVEN_BACK: Final = 1 << 21  # bytes, in whole parts of this size: the system brings neighbours of a page in with it
 
 
+def read_only(array: Floats) -> Floats:
+    """Return a copy that cannot be written to."""
+    copy = np.array(array, dtype=np.float64, order="C")
+    copy.setflags(write=False)
+    return copy
+
+
 def give_back(array: NDArray[np.generic]) -> None:
     """Let the system take back the pages of a mapped file that an array lies in; of any other array nothing happens.
 

@@ -6,6 +6,7 @@ Values only: reading the file is `verticil.shared.documents.config`'s.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn, TypeVar, cast
@@ -17,6 +18,15 @@ _ABSENT: Final = object()
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _LARGEST: Final = 2**64
 _NAMES: Final = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
+
+def quoted(text: str) -> str:
+    """Return a TOML basic string: JSON's escapes are those of TOML, but for DEL.
+
+    >>> quoted('a"b')
+    '"a\\\\"b"'
+    """
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 class Table:

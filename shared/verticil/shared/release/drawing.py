@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.on_scale import value_text
 from verticil.shared.documents.written_values.reading import MOMENTS, usual_pattern, value_reader
@@ -168,7 +169,7 @@ def variable_of(schema: Schema, name: str, *, where: str) -> Variable:
     """
     if name not in schema:
         near = difflib.get_close_matches(str(name), schema.names, 1)
-        hint = f"did you mean '{near[0]}'?" if near else f"its variables are {_listed(schema.names)}"
+        hint = f"did you mean '{near[0]}'?" if near else f"its variables are {shortened(schema.names, _LISTED)}"
         raise Misuse("USAGE", f"{where}: '{name}': no such variable in this release", hint=hint)
     return schema[schema.index(name)]
 
@@ -202,13 +203,10 @@ def _code(variable: Variable, value: object) -> int:
     if variable.bins is not None:
         first, last = (value_text(variable.kind, edge) for edge in (variable.bins[0], variable.bins[-1]))
         numbers = f", or a {'moment' if variable.kind in MOMENTS else 'number'} from {first} to below {last}"
-    hint = f"did you mean '{near[0]}'?" if near else f"its categories are {_listed(variable.labels)}{numbers}"
+    hint = (
+        f"did you mean '{near[0]}'?" if near else f"its categories are {shortened(variable.labels, _LISTED)}{numbers}"
+    )
     raise Misuse("USAGE", f"given: '{label}' is not a category of '{variable.name}'", hint=hint)
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = len(words) - _LISTED
-    return ", ".join(words[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def draw_record_tables(

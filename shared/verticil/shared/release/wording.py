@@ -29,6 +29,7 @@ from typing import Final
 
 import numpy as np
 
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.json_document import Json
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
 from verticil.shared.numerics.model.network import Marginal, Network
@@ -291,9 +292,7 @@ def _cut(search: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    items = list(names)
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return ", ".join(f"'{name}'" for name in items[:_SHOWN]) + more
+    return shortened([f"'{name}'" for name in names], _SHOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

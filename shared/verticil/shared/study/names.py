@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.name_lists import shortened
 
 _PREFIX: Final = 8
 _SHOWN: Final = 10
@@ -89,9 +90,8 @@ def ambiguous(name: str, matches: Iterable[tuple[Named, str]]) -> Misuse:
     lines = [
         f"{study.text} {study.digest.hex()[:16]}{f' ({words})' if words else ''}" for study, words in list(matches)
     ]
-    rest = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
     return Misuse(
         "STUDY_UNKNOWN",
         f"study '{name[:100]}': {len(lines)} studies have this name, expected one",
-        hint=f"give ANALYST/ID or the digest of the one that you mean: {', '.join(lines[:_SHOWN])}{rest}",
+        hint=f"give ANALYST/ID or the digest of the one that you mean: {shortened(lines, _SHOWN)}",
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, NoReturn
 
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.documents.record import Within, out_of_range
 from verticil.shared.documents.toml_table import near_hint
 from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE, epsilon, gamma
@@ -312,10 +313,9 @@ def check_breach(study: Study, *, source: str) -> None:
             level = "infinite" if ratio is None else f"{float(ratio):.6g}"
             breaches.append(f"{unit.text} has gamma {level}")
     if breaches:
-        more = f" and {len(breaches) - _LISTED} more" if len(breaches) > _LISTED else ""
         fail(
             f"{source}: breach",
-            f"{', '.join(breaches[:_LISTED])}{more}; expected gamma below {rule.gamma_limit:.6g}, "
+            f"{shortened(breaches, _LISTED)}; expected gamma below {rule.gamma_limit:.6g}, "
             f"so that no belief of {rule.prior:g} becomes {rule.posterior:g}",
             hint=f"randomize more strongly (epsilon below {math.log(rule.gamma_limit):.4g}), or change the rule",
         )

@@ -25,7 +25,6 @@ from verticil.shared.synthesis.endings import ends_so
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 _EPOCH: Final = dt.date(1970, 1, 1)
 _HAIR: Final = 1e-6  # of a step: numbers of floating point that are whole steps lie so near to one
@@ -259,17 +258,3 @@ def _number(variable: Variable, value: object) -> float | None:
         seconds = DatePattern.of(written_format(variable)).read(value)
         return None if seconds is None else seconds / scale
     return _seconds(value) / scale
-
-
-def parquet_type(variable: Variable) -> pa.DataType:
-    """Return the type that a typed column has in Parquet."""
-    import pyarrow as pa
-
-    return {
-        "integer": pa.int64(),
-        "number": pa.float64(),
-        "date": pa.date32(),
-        "datetime": pa.timestamp("us", tz=variable.timezone),
-        "time": pa.time64("us"),
-        "boolean": pa.bool_(),
-    }.get(str(variable.kind), pa.string())

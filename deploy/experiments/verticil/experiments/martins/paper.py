@@ -199,8 +199,6 @@ PNAD_FIGURES: Final[Mapping[int, tuple[PaperFigure, ...]]] = {
         PaperFigure(what="p-value", variable=3, given={2: 0}, scenarios=_PNAD),
     ),
 }
-PNAD_TRUTH: Final[Mapping[int, tuple[float, float]]] = {6: (0.70, 0.00001), 7: (0.769, 0.0015)}
-"""Their estimate and p-value of the real records."""
 
 WHAT_WORDS: Final[Mapping[What, str]] = {
     "overlap": "overlap of the 95 % intervals of the real and the synthetic records",

@@ -17,6 +17,7 @@ import numpy as np
 
 from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.shared.core.arrays import Bools
+from verticil.shared.documents.written_values.on_scale import value_text
 
 MOST_LETTERS: Final = 1000
 """Longest condition."""
@@ -250,7 +251,7 @@ def as_sql(condition: Condition, quote: Callable[[str], str]) -> str:
 def _literal(value: Literals) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
+    return value_text(None, value)
 
 
 def holds(

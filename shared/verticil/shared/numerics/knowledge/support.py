@@ -140,10 +140,6 @@ class Support:
             possible = own.table(members)
         return None if possible.all() else possible
 
-    def forbids(self, members: Sequence[int]) -> bool:
-        """Return whether some combination of these variables cannot be completed."""
-        return bool(self._connected_factors(tuple(members))) and not self.table(members).all()
-
     def conflict(self, codes: Mapping[int, int]) -> tuple[str, ...] | None:
         """Name the rules that make a combination impossible.
 

@@ -14,13 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.core.arrays import Floats
-
-
-def _readonly(array: Floats) -> Floats:
-    array = np.array(array, dtype=np.float64, order="C")
-    array.setflags(write=False)
-    return array
+from verticil.shared.core.arrays import Floats, read_only
 
 
 def _check_weights(weights: Floats) -> None:
@@ -44,8 +38,8 @@ class Mixture:
     probability: tuple[Floats, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", _readonly(self.weights))
-        object.__setattr__(self, "probability", tuple(map(_readonly, self.probability)))
+        object.__setattr__(self, "weights", read_only(self.weights))
+        object.__setattr__(self, "probability", tuple(map(read_only, self.probability)))
         _check_weights(self.weights)
         for table in self.probability:
             if table.ndim != 2 or len(table) != len(self.weights) or not (table >= 0).all():
@@ -128,7 +122,7 @@ class WeightedRecords:
         codes = np.array(self.codes, dtype=np.uint16, order="C")
         codes.setflags(write=False)
         object.__setattr__(self, "codes", codes)
-        object.__setattr__(self, "weights", _readonly(self.weights))
+        object.__setattr__(self, "weights", read_only(self.weights))
         _check_weights(self.weights)
         if codes.shape != (len(self.weights), len(self.n_states)):
             raise ValueError(

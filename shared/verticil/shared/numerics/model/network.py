@@ -12,18 +12,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.core.arrays import Floats
+from verticil.shared.core.arrays import Floats, read_only
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.schema import Schema
 
 CONFIRMED: Final = 0.5
 """The strength from which on an edge is more than chance and noise explain; below, it is drawn dashed."""
-
-
-def _readonly(array: Floats) -> Floats:
-    array = np.array(array, dtype=np.float64, order="C", copy=True)
-    array.setflags(write=False)
-    return array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +67,7 @@ class Family:
 
     def __post_init__(self) -> None:
         for name in ("probability", "estimate", "standard_error", "interval_low", "interval_high"):
-            array = _readonly(getattr(self, name))
+            array = read_only(getattr(self, name))
             if array.shape != self.unstable.shape or array.ndim != 2:
                 raise ValueError(
                     f"family of variable {self.child}: {name} has shape {array.shape}, expected {self.unstable.shape}"
@@ -165,7 +159,7 @@ class Marginal:
 
     def __post_init__(self) -> None:
         for name in ("estimate", "standard_error", "interval_low", "interval_high", "model"):
-            object.__setattr__(self, name, _readonly(getattr(self, name)))
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
