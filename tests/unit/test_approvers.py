@@ -146,17 +146,17 @@ def test_whoever_is_added_or_removed_counts_or_not_at_once_in_a_site_that_is_ope
         record, today = site.state.find("heart"), NOW.date()
         site.voting.check_binding(record, today)
         name(folder, "deputy")
-        assert site.approvers.now().names == ("officer", "it", "deputy")
+        assert site.followed.approvers().names == ("officer", "it", "deputy")
         remove_approver(path, "it")
         with pytest.raises(Refusal, match="1 of 2 approvers have signed it with a present key") as caught:
             site.voting.check_binding(record, today)
         assert caught.value.code == "APPROVAL_VOID"
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 2])  # half saved: the former people stay in force
-        assert site.approvers.now().names == ("officer", "deputy")
-        assert "the ones read before stay" in caplog.text
+        assert site.followed.approvers().names == ("officer", "deputy")
+        assert "the policy read before stays" in caplog.text
         path.write_bytes(whole)
-        assert site.approvers.now().names == ("officer", "deputy")
+        assert site.followed.approvers().names == ("officer", "deputy")
 
 
 def test_removing_takes_out_one_table_and_nothing_else(folder, capsys):

@@ -22,7 +22,7 @@ from verticil.party.policy.decision_store import DecisionStore
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_recovery import check_traces, open_database
 from verticil.party.policy.revocation import Revocations
-from verticil.party.policy.voting import FollowedApprovers, Voting
+from verticil.party.policy.voting import FollowedConfig, Voting
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import FILE_NAME as SECRET_FILE
 from verticil.party.storage.secret import SiteSecret, create_secret, read_secret
@@ -36,17 +36,15 @@ class Site:
     """One party's opened state. Use as a context manager.
 
     Attributes:
-        config: party.toml.
+        followed: party.toml.
         database, state, decisions, ledger, sketches: the state directory.
-        approvers: who may approve, as party.toml says now.
         audit, common_sets, revocations: what the site writes down of its acts.
         secret, linkage_key: never shown.
     """
 
-    config: PartyConfig
+    followed: FollowedConfig
     database: Database
     state: PartyState
-    approvers: FollowedApprovers
     decisions: DecisionStore
     ledger: Ledger
     sketches: Sketches
@@ -82,10 +80,9 @@ class Site:
     def _on(cls, config: PartyConfig, database: Database, secret: SiteSecret, key: bytes) -> Site:
         audit = AuditLog(database, config.state_directory)
         return cls(
-            config=config,
+            followed=FollowedConfig(config),
             database=database,
             state=PartyState(database),
-            approvers=FollowedApprovers(config),
             decisions=DecisionStore(database),
             ledger=Ledger(database, config.policy.same_people),
             sketches=Sketches(database, config.state_directory),
@@ -97,6 +94,11 @@ class Site:
         )
 
     @property
+    def config(self) -> PartyConfig:
+        """party.toml, with its policy as it stands there now."""
+        return self.followed.now()
+
+    @property
     def site_secret(self) -> bytes:
         """The 32 bytes of the site's secret."""
         return self.secret.value
@@ -105,8 +107,7 @@ class Site:
     def voting(self) -> Voting:
         """Who may say yes or no to a study here, and what comes of it."""
         return Voting(
-            config=self.config,
-            approvers=self.approvers,
+            followed=self.followed,
             database=self.database,
             state=self.state,
             decisions=self.decisions,

@@ -11,10 +11,10 @@ else. Who may say yes:
 
 A denial needs no key: it only ever keeps something from leaving.
 
-A running daemon follows in party.toml who may approve, and nothing else: an approver who is added counts at once, and one who is
-removed counts no more from the next step on, also for studies under way. Everything else in the file is read when the daemon
-starts. A file that cannot be read (an editor has saved half of it) leaves the former approvers in force and is a warning, once
-for each state of it.
+A running daemon follows ``[policy]``, the approvers' keys and ``[codebook]`` of party.toml: a limit that is lowered, a column
+that is denied, an approver who is added or removed count from the next step on, also for studies under way. All else in the
+file, and ``policy.same_people``, is read when the daemon starts. A file that cannot be read (an editor has saved half of it)
+leaves what was read before in force and is a warning, once for each state of it.
 """
 
 from __future__ import annotations
@@ -54,36 +54,39 @@ _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,80}", re.ASCII)
 _log = logging.getLogger(__name__)
 
 
-def _approvers(config: PartyConfig) -> Approvers:
-    return Approvers(names=config.policy.approvers, keys=config.approver_keys, needed=config.policy.approvers_needed)
-
-
-class FollowedApprovers:
-    """The approvers of one party.toml. Safe in several threads.
+class FollowedConfig:
+    """One party.toml with its policy as it stands there now. Safe in several threads.
 
     Args:
         config: as it was read.
     """
 
     def __init__(self, config: PartyConfig) -> None:
-        self._path = config.path
-        self._name = config.name
-        self._now = _approvers(config)
+        self._now = config
         self._files = FollowedFiles((config.path,), every_seconds=0.0)
 
-    def now(self) -> Approvers:
-        """Return the approvers as party.toml has them now."""
+    def now(self) -> PartyConfig:
+        """Return the configuration of the start with what party.toml says now of policy, approvers' keys and codebook."""
         if self._files.changed():
+            before = self._now
             try:
-                config = load_party(self._path)
+                read = load_party(before.path)
             except VerticilError as error:
-                _log.warning("the approvers cannot be read again; the ones read before stay in force: %s", error)
-                return self._now
-            approvers = _approvers(config)
-            if config.name == self._name and approvers != self._now:
-                self._now = approvers
-                _log.info("approvers: %s; %d needed", ", ".join(approvers.names) or "nobody is named", approvers.needed)
+                _log.warning("party.toml cannot be read again; the policy read before stays in force: %s", error)
+                return before
+            policy = replace(read.policy, same_people=before.policy.same_people)
+            after = replace(before, policy=policy, approver_keys=read.approver_keys, codebook=read.codebook)
+            if read.name == before.name and after != before:
+                self._now = after
+                _log.info("party.toml has changed: its policy counts from now on")
         return self._now
+
+    def approvers(self) -> Approvers:
+        """Return who may approve, as party.toml says now."""
+        config = self.now()
+        return Approvers(
+            names=config.policy.approvers, keys=config.approver_keys, needed=config.policy.approvers_needed
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +113,13 @@ class Voting:
     """The votes of one site, over its opened state.
 
     Attributes:
-        config: party.toml.
-        approvers: who may approve, as party.toml says now.
+        followed: party.toml.
         database, state, decisions, ledger, sketches: the state directory.
         audit, revocations: what the site writes down of its acts.
         secret, linkage_key: never shown.
     """
 
-    config: PartyConfig
-    approvers: FollowedApprovers
+    followed: FollowedConfig
     database: Database
     state: PartyState
     decisions: DecisionStore
@@ -128,6 +129,11 @@ class Voting:
     revocations: Revocations
     secret: SiteSecret = field(repr=False)
     linkage_key: bytes = field(repr=False)
+
+    @property
+    def config(self) -> PartyConfig:
+        """party.toml, with its policy as it stands there now."""
+        return self.followed.now()
 
     def check_data(
         self, record: StudyRecord, stored_approval: Approval, approved_study: Study, holding: LocalDataset
@@ -174,7 +180,7 @@ class Voting:
         study = record.task.proposal_study
         approved_study = approval_checks.check_binding(self.config, study, stored_approval, record.digest, today)
         if giver:
-            approvers, content = self.approvers.now(), approval_checks.content_of(record.approval or b"")
+            approvers, content = self.followed.approvers(), approval_checks.content_of(record.approval or b"")
             voters = self.decisions.voters(record, content, approvers, self.config.name)
             approval_checks.check_giver(self.config.policy, study, stored_approval, voters, approvers)
         return approved_study
@@ -248,7 +254,7 @@ class Voting:
             before, record = record, self.state.study(record.digest)
             if record != before:
                 approval_checks.check_open(record)
-            approvers = self.approvers.now()
+            approvers = self.followed.approvers()
             voters = self.decisions.voters(record, review.content, approvers, config.name)
             then = self.decisions.get_origins(record.digest)
             differences = data_changes(then, review.origins) if then is not None else ()
@@ -324,7 +330,7 @@ class Voting:
 
     def _may_vote(self, approver: str, key: ApproverKey | None) -> None:
         """Check the key of a named approver; where party.toml names none, that one person's word is enough."""
-        where, approvers = self.config.path.name, self.approvers.now()
+        where, approvers = self.config.path.name, self.followed.approvers()
         if not approvers.names:
             if approvers.needed > 1:
                 raise Refusal(
@@ -349,7 +355,7 @@ class Voting:
             )
 
     def _check_approver(self, approver: str) -> None:
-        names = self.approvers.now().names
+        names = self.followed.approvers().names
         if names and approver not in names and approver != AUTOMATIC:
             raise Refusal(
                 "POLICY_REFUSED",

@@ -108,7 +108,7 @@ class CoordinatedStudy(StudyRun):
         """
         if record.approval is not None or record.denial_sent is not None or record.failure is not None:
             return
-        n_needed = self.site.approvers.now().needed
+        n_needed = self.site.followed.approvers().needed
         progress = coordinator_pb2.Progress(stage="approving")
         if n_needed > 1 or record.task.approved:
             progress.approvers, progress.approvers_needed = record.n_votes, n_needed
