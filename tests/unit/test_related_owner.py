@@ -23,6 +23,7 @@ from verticil.shared.related.figures import row_figures
 from verticil.shared.related.structure import records_fault
 from verticil.shared.release.limits import release_limits
 from verticil.shared.release.related import check_related
+from verticil.shared.release.verification import verify_release
 from verticil.shared.synthesis.record_checks import read_records
 
 N = 4000
@@ -126,6 +127,27 @@ def test_the_package_has_keys_and_frictionless_accepts_them(made: tuple[Path, Sy
     (release / "visits.csv").write_text("\n".join([lines[0], lines[1].replace("P00000", "Q00000"), *lines[2:]]) + "\n")
     errors = frictionless.validate(str(release / "datapackage.json")).flatten(["type"])
     assert ["foreign-key"] in errors  # what it accepted it had looked at
+
+
+def test_rows_of_nobody_leave_a_release_without_rows(tmp_path: Path) -> None:
+    """The register has visits of other people only: a batch without a known person, and a table with a header alone."""
+    people, visits = people_with_visits(600)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    visits.assign(pid="q" + visits["pid"]).to_csv(tmp_path / "visits.csv", index=False)
+    (tmp_path / "study.toml").write_text(STUDY)
+    found = synthesize(
+        tmp_path / "people.csv",
+        tmp_path / "study.toml",
+        tables={"visits": tmp_path / "visits.csv"},
+        id_column="pid",
+        epsilon=80,
+        seed=1,
+        out=tmp_path / "made",
+    )
+    assert any("are of people who are not in the table of people" in warning for warning in found.warnings)
+    release = tmp_path / "made" / "release"
+    verify_release(release, ca_certificate=(tmp_path / "made" / "ca.crt").read_bytes())
+    assert len(pd.read_csv(release / "visits.csv")) == len(pd.read_parquet(release / "visits.parquet")) == 0
 
 
 def test_frictionless_accepts_numbers_in_order_that_add_up_beyond_the_last_edge(tmp_path: Path) -> None:

@@ -171,6 +171,9 @@ def test_the_sentence_ends_a_run_and_stands_on_the_first_screen(
     assert synthesize("--epsilon", "0.002", "--out", str(tmp_path / "no")) == 6
     assert "USELESS" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
+    for method in ("network", "privbayes"):  # nothing estimates what their records are worth
+        assert synthesize("--epsilon", "2", "--method", method, "--fail-useless", "--out", str(tmp_path / "no")) == 2
+        assert "is not estimated" in capsys.readouterr().err
     far = ("--epsilon", "0.001", "--accept-noise", "--fail-useless", "--out", str(tmp_path / "far"))
     assert synthesize(*far, "--compare") == 6
     shown = capsys.readouterr().out

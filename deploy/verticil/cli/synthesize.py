@@ -123,6 +123,12 @@ def synthesize_command(
             "--method posterior without --epsilon: graphs would be sampled from the records as they are, and no bound would hold",
             hint="--epsilon inf says that this is meant; --epsilon 1 samples from noisy tables",
         )
+    if fail_useless and method != "joint":
+        raise Misuse(
+            "USAGE",
+            f"--fail-useless does not go with --method {method}: what its records are worth is not estimated",
+            hint="leave it out, or use --method joint",
+        )
     console = errors_console()
     related = named_files(tables)
     if generator is not None and related:
@@ -333,6 +339,8 @@ def _print(result: Synthesized) -> None:
         put(table)
     if result.worth is not None:
         print_worth(result.worth)
+    elif result.study.tables is not None:
+        say("what these records are worth is not estimated; --method joint estimates it")
     if result.out is not None and result.out.is_dir():
         say(f"next: verticil release verify {result.out / 'release'} --ca {result.out / 'ca.crt'}")
 

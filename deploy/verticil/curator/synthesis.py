@@ -12,6 +12,7 @@ covers.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import math
 import shutil
@@ -29,6 +30,7 @@ from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import Method, changes, owners_study, with_columns_measured
 from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.core.name_lists import shortened
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.accounts import Cost
@@ -231,7 +233,9 @@ def _check_noise(study: Study, n: int) -> None:
     """
     from verticil.analyst.prediction import drowned_shares, predict_study
 
-    if not counts_people(study) and (finding := drowned_shares(study, n, predict_study(study, n))) is not None:
+    # Whatever records are drawn from, it is the noise on the tables that hides single columns.
+    of_tables = dataclasses.replace(study, release=dataclasses.replace(study.release, sample_from="joint"))
+    if not counts_people(study) and (finding := drowned_shares(study, n, predict_study(of_tables, n))) is not None:
         raise GateFailed("USELESS", f"study '{study.id}': {finding.message}", hint=f"{finding.hint}; or --accept-noise")
 
 
@@ -372,6 +376,12 @@ def _warnings(
 
     yield from people.remarks
     yield from delta_warning(people, spending)
+    if study.records_from == "network" and result.pair_check is not None and result.pair_check.missing:
+        pairs = [" x ".join(study.schema.names[place] for place in pair) for *pair, _ in result.pair_check.missing]
+        yield (
+            f"{len(pairs)} pairs that the tables link are nearly independent in the network, and so in its records: "
+            f"{shortened(pairs)}; --method joint keeps them"
+        )
     if result.joint is not None and not result.joint.reached:
         yield f"the joint model fits its noisy tables less closely than expected{_consequence(result.joint)}"
     if spending.others:

@@ -202,7 +202,10 @@ class _Layout:
             *(rows.codes[name].astype(kind) for name, kind in self._codes.items()),
         ]
         known = rows.people >= 0
-        parts = [np.ascontiguousarray(cell[known]).view(np.uint8).reshape(int(known.sum()), -1) for cell in cells]
+        n_known = int(known.sum())  # none is a number, too
+        parts = [
+            np.ascontiguousarray(cell[known]).view(np.uint8).reshape(n_known, cell.dtype.itemsize) for cell in cells
+        ]
         return np.concatenate(parts, axis=1)
 
     def people(self, packed: Tags) -> Places:

@@ -107,6 +107,8 @@ def _frames(path: Path, schema: Schema, n_rows: int, keys: IdentifierRule | None
 
     rows, _ = check_parquet(path, schema, n_rows, identifier=keys)
     with parquet.ParquetFile(path) as file:
+        if not n_rows:  # a file without rows has no batch, and a header all the same
+            yield file.read().to_pandas()
         for batch in file.iter_batches(batch_size=rows, use_threads=False):
             yield pa.Table.from_batches([batch]).to_pandas()
 
