@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import json
+import os
 import shutil
 import sqlite3
 import threading
@@ -576,6 +577,9 @@ def test_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     assert [level(free << 30, 1 << 30) for free in (0, 1, 2, 9)] == ["fail", "warn", "ok", "ok"]
     assert level((1 << 30) - 1, 64 << 20) == "warn"
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=60, f_favail=0, f_bavail=9, f_frsize=4096))
+    without_inodes = check_disk(tmp_path, reserve_bytes=1)
+    assert (without_inodes.code, "36,864 bytes are free" in without_inodes.detail) == ("DISK_FULL", True)
     missing = check_disk(tmp_path / "none", reserve_bytes=1)
     assert (missing.code, "state_directory" in missing.hint) == ("FILE_MISSING", True)
 

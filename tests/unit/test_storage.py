@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+import subprocess
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from support import PATIENCE_SECONDS
 from verticil.shared.core.errors import DataFault
-from verticil.shared.storage.database import Database, Schema, inspect, version_of
+from verticil.shared.core.health import require_room
+from verticil.shared.storage.database import Database, Schema, inspect, translate_sqlite_errors, version_of
 from verticil.shared.storage.disk import looking_uri
 from verticil.shared.storage.durable import DurableStep, watch_steps
 
@@ -212,6 +217,49 @@ def test_a_full_disk_is_one_error_and_leaves_what_was(people: Database) -> None:
         people.insert("person", Body(body=bytes(1_000_000)), name="Zoe", tall=0)
     assert caught.value.code == "DISK_FULL"
     assert people.read(str, "SELECT name FROM person ORDER BY name") == ["Ada", "Bob"]
+
+
+REFUSALS = {errno.ENOSPC: "DISK_FULL", errno.EDQUOT: "DISK_FULL", errno.EMFILE: "FILES_EXHAUSTED"} | {
+    errno.EROFS: "STATE_READ_ONLY",
+    errno.EIO: "STATE_CORRUPT",
+    0: "STATE_CORRUPT",
+}
+
+
+@pytest.mark.parametrize("number", REFUSALS)
+@pytest.mark.parametrize("said", [sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR_WRITE])
+def test_a_file_that_sqlite_cannot_open_or_write_is_damaged_only_where_the_disk_takes_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: int, number: int
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    if number:
+        monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    path, error = tmp_path / "people.sqlite", sqlite3.OperationalError("as SQLite says it")
+    path.touch()
+    error.sqlite_errorcode = said
+    with pytest.raises(DataFault) as caught, translate_sqlite_errors(path):
+        raise error
+    assert (caught.value.code, "backup" in caught.value.hint) == (REFUSALS[number], REFUSALS[number] == "STATE_CORRUPT")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.machine
+def test_a_lack_of_inodes_is_a_full_disk_and_the_database_is_whole_afterwards(small_disk: Any) -> None:
+    subprocess.run(["mount", "-o", "remount,nr_inodes=9", small_disk.path], check=True)
+    path = small_disk.path / "people.sqlite"
+    Database(path, TWO).close()
+    for number in range(7):
+        (small_disk.path / str(number)).touch()
+    with pytest.raises(DataFault, match="9 inodes are free") as found:
+        require_room(small_disk.path)
+    with pytest.raises(DataFault, match="no space left") as caught:
+        Database(path, TWO)
+    assert (caught.value.code, found.value.code) == ("DISK_FULL", "DISK_FULL")
+    for number in range(3):
+        (small_disk.path / str(number)).unlink()
+    Database(path, TWO).close()
 
 
 def test_looking_at_a_database_meets_a_log_that_is_taken_away_at_that_moment(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError
+from verticil.shared.core.health import require_inodes
 from verticil.shared.documents.config import is_loopback
 from verticil.shared.federation.identity.pki import Credentials, exposed_file
 from verticil.shared.federation.membership.current import expiry_warning, expiry_words
@@ -78,7 +79,7 @@ def check_private_files(files: Mapping[str, Path]) -> Iterator[Finding]:
 
 
 def check_disk(directory: Path, *, reserve_bytes: int) -> Finding:
-    """There is room in the state directory, and it can be written to.
+    """There is room in the state directory, for bytes and for files, and it can be written to.
 
     Args:
         directory: the state directory.
@@ -89,6 +90,10 @@ def check_disk(directory: Path, *, reserve_bytes: int) -> Finding:
         return fail("disk", Misuse("FILE_MISSING", problem, hint=hint))
     if not os.access(directory, os.W_OK | os.X_OK):
         return fail("disk", read_only_fault(directory))
+    try:
+        require_inodes(directory)
+    except DataFault as without_inodes:
+        return fail("disk", without_inodes)
     free = shutil.disk_usage(directory).free
     text = f"{free / 2**30:.1f} GiB free in {directory}"
     if free < reserve_bytes:

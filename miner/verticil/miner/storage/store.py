@@ -27,7 +27,7 @@ from typing import Final
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault, PeerFault
 from verticil.shared.storage.database import disk_full
-from verticil.shared.storage.disk import is_disk_full, unwritable
+from verticil.shared.storage.disk import files_exhausted, is_disk_full, unwritable
 from verticil.shared.storage.durable import remove, remove_tree, rename, sync_directory, sync_file
 
 NOISE_SEED: Final = "noise.seed"
@@ -36,17 +36,17 @@ NOISE_SEED: Final = "noise.seed"
 
 @contextlib.contextmanager
 def full_disk_is_an_error(where: str) -> Generator[None]:
-    """Turn an exhausted disk, met inside the block, into DISK_FULL; other errors pass unchanged.
+    """Turn an exhausted disk or a lack of file handles, met inside the block, into an error; others pass unchanged.
 
     Raises:
-        DataFault: DISK_FULL.
+        DataFault: DISK_FULL, FILES_EXHAUSTED.
     """
     try:
         yield
     except OSError as error:
         if is_disk_full(error):
             raise disk_full(where, disk="the miner's disk") from error
-        raise
+        raise files_exhausted(error, Path(where)) or error from None
 
 
 def _write_all(descriptor: int, data: bytes | memoryview) -> None:

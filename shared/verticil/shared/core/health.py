@@ -40,6 +40,7 @@ _MARK: Final = "verticil-health"
 _FORMAT: Final = "1"
 _BYTES: Final = 1024
 _LEAST_ROOM: Final = 1 << 20
+_LEAST_INODES: Final = 16
 _MAKE_ROOM: Final = "make room there; the daemon goes on by itself"
 _START: Final = "start it: verticil party run, or verticil miner run"
 
@@ -50,12 +51,28 @@ def require_room(directory: Path, *, reserve_bytes: int = 0) -> None:
     """Check that a state folder's disk has room for work to go on.
 
     Raises:
-        DataFault: DISK_FULL, less than `reserve_bytes` or 1 MiB, whichever is more, is left.
+        DataFault: DISK_FULL, less than `reserve_bytes` or 1 MiB, whichever is more, is left; and as `require_inodes`.
     """
+    require_inodes(directory)
     least, free = max(reserve_bytes, _LEAST_ROOM), shutil.disk_usage(directory).free
     if free < least:
         problem = f"{directory}: {free:,} bytes are left on the disk, expected at least {least:,}: work waits"
         raise DataFault("DISK_FULL", problem, hint=_MAKE_ROOM)
+
+
+def require_inodes(directory: Path) -> None:
+    """Check that new files can be made in a folder, which a file system without free inodes refuses.
+
+    Raises:
+        DataFault: DISK_FULL, fewer than 16 inodes are free, though bytes may be.
+    """
+    room = os.statvfs(directory)
+    if room.f_files and room.f_favail < _LEAST_INODES:  # a file system that counts no inodes says 0 of 0
+        free = f"{room.f_favail:,} of {room.f_files:,} inodes are free, expected at least {_LEAST_INODES}"
+        problem = (
+            f"{directory}: {free}: new files cannot be made, though {room.f_bavail * room.f_frsize:,} bytes are free"
+        )
+        raise DataFault("DISK_FULL", problem, hint="move files of other programs away from this disk")
 
 
 class Waiting:

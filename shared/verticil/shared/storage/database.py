@@ -5,8 +5,9 @@ Promises
 - An older file is migrated when it is opened, once and in one transaction, after a copy of it was put beside it
   (``NAME.version-N``); a file of a newer version is refused by its version, one of before 1.0.0 by its lack of an application
   id (the number in the head of an SQLite file that says whose it is), and nothing is changed.
-- A full disk is DISK_FULL, another writer STATE_LOCKED, a place that cannot be written to STATE_READ_ONLY, and a damaged file
-  STATE_CORRUPT; nothing was written then. Other errors of SQLite are mistakes in the program and pass unchanged.
+- A full disk or a lack of inodes is DISK_FULL, a lack of file handles FILES_EXHAUSTED, another writer STATE_LOCKED, a place that
+  cannot be written to STATE_READ_ONLY, and a damaged file STATE_CORRUPT; nothing was written then. Other errors of SQLite are
+  mistakes in the program and pass unchanged.
 
 What the tables mean stands with those who use them. Rows are read into values (`Database.read`) and written from them
 (`Database.insert`) by the names of columns, which are those of the values' fields (`verticil.shared.storage.row_values`).
@@ -25,7 +26,14 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from verticil.shared.core.errors import DataFault
-from verticil.shared.storage.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
+from verticil.shared.storage.disk import (
+    files_exhausted,
+    is_database_full,
+    is_disk_full,
+    looking_uri,
+    unwritable,
+    write_obstacle,
+)
 from verticil.shared.storage.durable import commit, rename, sync_directory, sync_file
 from verticil.shared.storage.row_values import Cell, Row, columns_of, reader
 
@@ -35,15 +43,8 @@ K = TypeVar("K")
 Step = str | Callable[[sqlite3.Connection], None]
 
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_UNUSABLE: Final = frozenset(
-    {
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-    }
-)
+_DISK_REFUSES: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+_UNUSABLE: Final = _DISK_REFUSES | {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -449,14 +450,17 @@ def inspect(path: Path, schema: Schema) -> int:
 
 def disk_fault(error: OSError, path: Path) -> DataFault:
     """Return the error of this program for a failed write to `path`."""
-    if is_disk_full(error):
-        return disk_full(str(path))
-    if (fault := files_exhausted(error, path)) is not None:
+    if (fault := _passing_fault(error, path)) is not None:
         return fault
-    if (refused := unwritable(error, path)) is not None:
-        return refused
     problem = f"{path}: cannot be written ({error.strerror})"
     return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
+
+
+def _passing_fault(error: OSError, path: Path, *, disk: str = "the disk") -> DataFault | None:
+    """Return the error for a disk, a quota or file handles that are used up, or a read-only place; None for other errors."""
+    if is_disk_full(error):
+        return disk_full(str(path), disk=disk)
+    return files_exhausted(error, path) or unwritable(error, path)
 
 
 @contextlib.contextmanager
@@ -493,7 +497,7 @@ def translate_sqlite_errors(path: Path, *, where: str = "", disk: str = "the dis
         disk: whose disk it lies on, in words.
 
     Raises:
-        DataFault: DISK_FULL, STATE_LOCKED, STATE_READ_ONLY, STATE_CORRUPT.
+        DataFault: DISK_FULL, FILES_EXHAUSTED, STATE_LOCKED, STATE_READ_ONLY, STATE_CORRUPT.
     """
     try:
         yield
@@ -506,6 +510,9 @@ def translate_sqlite_errors(path: Path, *, where: str = "", disk: str = "the dis
             raise DataFault("STATE_LOCKED", f"{where}: another process holds the database", hint="try again") from None
         if (refused := unwritable(error, path)) is not None:
             raise refused from None
+        obstacle = write_obstacle(path) if code in _DISK_REFUSES else None
+        if obstacle is not None and (fault := _passing_fault(obstacle, Path(where), disk=disk)) is not None:
+            raise fault from None
         if code in _UNUSABLE:
             problem = f"{where}: cannot be used ({getattr(error, 'sqlite_errorname', 'damaged')})"
             raise DataFault("STATE_CORRUPT", problem, hint="restore your backup of the state directory") from None

@@ -19,6 +19,7 @@ import contextlib
 import errno
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -85,6 +86,22 @@ def read_only_fault(path: Path) -> DataFault:
         f"{path}: cannot be written to (a read-only file system, or another user's)",
         hint="nothing in it is damaged: have it mounted for writing, or give it to the user that runs the node",
     )
+
+
+def write_obstacle(path: Path) -> OSError | None:
+    """Try to write 4 KiB beside a file, and return what the operating system says against it; None: it can be done.
+
+    SQLite calls a used-up quota, and a lack of inodes or file handles, an input/output error or a file that cannot be opened.
+    The scratch file has no name. It is written where the file ends, so that the largest size of a file is met, too.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as scratch:
+            scratch.seek(path.stat().st_size if path.exists() else 0)
+            scratch.write(bytes(4096))
+            scratch.flush()
+    except OSError as error:
+        return error
+    return None
 
 
 def looking_uri(path: Path) -> str:
