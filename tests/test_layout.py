@@ -30,6 +30,7 @@ LAYERS = {
     "verticil.shared.core.logs": 3,
     "verticil.shared.core.threads": 3,
     "verticil.shared.core.health": 3,
+    "verticil.shared.core.permissions": 3,
     "verticil.shared.documents": 1,
     "verticil.shared.documents.config": 3,
     "verticil.shared.documents.view_models": 3,

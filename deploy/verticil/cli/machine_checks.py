@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError
 from verticil.shared.core.health import require_inodes
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.documents.config import is_loopback
 from verticil.shared.federation.identity.pki import Credentials, exposed_file
 from verticil.shared.federation.membership.current import expiry_warning, expiry_words
@@ -61,19 +62,17 @@ def check_private_files(files: Mapping[str, Path]) -> Iterator[Finding]:
     for what, path in files.items():
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
+            path.open("rb").close()
         except OSError as error:
             fault = DataFault(
                 "SECRET_MISSING",
                 f"{what} {path}: cannot be read ({error.strerror})",
-                hint="is the path in the configuration right, and does this user own the file?",
+                hint="is the path in the configuration right?",
             )
-            yield fail("private files", fault)
+            yield fail("private files", not_permitted(error, path, what=what) or fault)
             continue
         if mode & 0o077:
             yield fail("private files", exposed_file(path, mode, what=what))
-        elif not os.access(path, os.R_OK):
-            unreadable = DataFault("SECRET_MISSING", f"{what} {path}: not readable by this user", hint="whose is it?")
-            yield fail("private files", unreadable)
         else:
             yield ok("private files", f"{what}: mode {mode:04o}")
 

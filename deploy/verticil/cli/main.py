@@ -21,6 +21,7 @@ from verticil.cli.commands import Commands
 from verticil.cli.output import Format, report, report_error, write_plainly
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.core.installation import install_command
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.storage.disk import is_disk_full, write_fault
 
 _NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -106,8 +107,8 @@ def _hint_of(error: TyperException) -> str:
 
 
 def _last_resort(error: Exception, *, form: Format) -> int:
-    """Report a disk that is full or read-only, a path that can be none, or a fault of ours: a stable code, and no text that could
-    carry a value.
+    """Report a disk that is full or read-only, a file of another user, a path that can be none, or a fault of ours: a stable
+    code, and no text that could carry a value.
     """
     if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _OPTIONAL:
         hint = install_command(_OPTIONAL[package])
@@ -116,7 +117,8 @@ def _last_resort(error: Exception, *, form: Format) -> int:
         )
     if isinstance(error, OSError) and (is_disk_full(error) or error.errno in _NOT_OURS):
         where = error.filename if isinstance(error.filename, str) else "a file that was being written"
-        return report_error(write_fault(error, Path(where), hint="make room there and run it again"), form=form)
+        fault = write_fault(error, Path(where), hint="make room there and run it again")
+        return report_error(not_permitted(error, Path(where)) or fault, form=form)
     if isinstance(error, OSError) and error.errno in _WRONG_PATH and isinstance(name := error.filename, str):
         name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}.."
         return report_error(

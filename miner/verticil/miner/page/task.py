@@ -20,6 +20,7 @@ from verticil.miner.service.node import MinerNode
 from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import check_validity, identity_of, load_credentials
 from verticil.shared.federation.membership.current import FollowedCredentials
@@ -96,14 +97,16 @@ def page_address(config: MinerConfig) -> str:
 
     Raises:
         PeerFault: NOT_READY, it serves none.
+        DataFault: STATE_READ_ONLY, another user's.
     """
     place: Path = config.state_directory / _FILE
     try:
         return place.read_text(encoding="ascii").strip()
-    except OSError:
+    except OSError as error:
         where = 'say where in miner.toml: [ui] listen = "127.0.0.1:8898"; then start it again'
         hint = where if config.page is None else "start it: verticil miner run --config miner.toml"
-        raise PeerFault("NOT_READY", "the miner's daemon serves no page", hint=hint) from None
+        fault = PeerFault("NOT_READY", "the miner's daemon serves no page", hint=hint)
+        raise not_permitted(error, place) or fault from None
 
 
 TASKS.register("pages", _serve_pages)

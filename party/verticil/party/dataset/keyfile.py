@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.storage.disk import create_file
 
 KEY_BYTES: Final = 32
@@ -37,7 +38,7 @@ def read_key(path: Path) -> bytes:
     """Read a key: 32 bytes.
 
     Raises:
-        DataFault: SECRET_MISSING, there is no such file or it cannot be read.
+        DataFault: SECRET_MISSING, there is no such file or it cannot be read; STATE_READ_ONLY, another user's.
         Misuse: CONFIG_INVALID, others than the owner may use the file, or it holds no key.
     """
     try:
@@ -47,7 +48,8 @@ def read_key(path: Path) -> bytes:
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         hint = "one party runs `verticil linkage new-key` and hands the file to the other parties, never to the miner"
-        raise DataFault("SECRET_MISSING", f"linkage key {path}: {reason}", hint=hint) from None
+        fault = DataFault("SECRET_MISSING", f"linkage key {path}: {reason}", hint=hint)
+        raise not_permitted(error, path, what="linkage key") or fault from None
     if mode & 0o077:
         raise Misuse(
             "CONFIG_INVALID",

@@ -41,6 +41,7 @@ from verticil.party.dataset.column_draws import Origins
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.identity.pki import UNREADABLE
 from verticil.shared.storage.disk import create_file
@@ -78,7 +79,7 @@ class ApproverKey:
             passphrase: asked, once, where the file is encrypted; None: nobody can be asked.
 
         Raises:
-            DataFault: SECRET_MISSING, there is no such file or it cannot be read.
+            DataFault: SECRET_MISSING, there is no such file or it cannot be read; STATE_READ_ONLY, another user's.
             Misuse: CONFIG_INVALID, others than the owner may use the file, it holds something else, or the passphrase is another.
         """
         try:
@@ -87,9 +88,8 @@ class ApproverKey:
                 data = file.read(_LARGEST)
         except OSError as error:
             hint = "the approver's own file: --key FILE; a new one is made by: verticil party approver keygen"
-            raise DataFault(
-                "SECRET_MISSING", f"approver's key {path}: cannot be read ({error.strerror})", hint=hint
-            ) from None
+            fault = DataFault("SECRET_MISSING", f"approver's key {path}: cannot be read ({error.strerror})", hint=hint)
+            raise not_permitted(error, path, what="approver's key") or fault from None
         if mode & 0o077:
             message = f"approver's key {path}: mode {mode:04o}, expected 0600 (the owner only)"
             raise Misuse("CONFIG_INVALID", message, hint=f"chmod 600 {path}")

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.shared.core.errors import DataFault
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.storage.disk import create_file
 
 FILE_NAME = "site.secret"
@@ -88,7 +89,7 @@ def read_secret(directory: Path) -> SiteSecret:
 
     Raises:
         DataFault: SECRET_MISSING when there is none, when others may read it, when it is not 64 hexadecimal digits, or of
-            a format that is not known.
+            a format that is not known; STATE_READ_ONLY, another user's.
     """
     path = directory / FILE_NAME
     restore = (
@@ -99,8 +100,10 @@ def read_secret(directory: Path) -> SiteSecret:
         text, _, id_text = path.read_text(encoding="ascii").strip().partition("\n")
     except FileNotFoundError:
         raise DataFault("SECRET_MISSING", f"{path}: no site secret", hint=restore) from None
-    except (OSError, UnicodeDecodeError):
-        raise DataFault("SECRET_MISSING", f"{path}: the site secret cannot be read", hint=restore) from None
+    except (OSError, UnicodeDecodeError) as error:
+        denied = not_permitted(error, path, what="site secret") if isinstance(error, OSError) else None
+        fault = DataFault("SECRET_MISSING", f"{path}: the site secret cannot be read", hint=restore)
+        raise denied or fault from None
     if mode & 0o077:
         raise DataFault(
             "SECRET_MISSING", f"{path}: mode {mode:04o}, expected 0600: others may read it", hint=f"chmod 600 {path}"

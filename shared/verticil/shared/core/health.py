@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.core.errors import CODES, DataFault, InternalFault, PeerFault, VerticilError, from_code, printable
+from verticil.shared.core.permissions import not_permitted
 
 FILE_NAME: Final = "health"
 STALE_SECONDS: Final = 30
@@ -249,8 +250,9 @@ def judge(directory: Path) -> str:
         facts, words, hint, *_ = path.read_text(encoding="utf-8").split("\n")
         mark, version, boot, process, at, _, code = facts.split()
         age = 0 if at == "-" else _seconds_since_boot() - int(at)
-    except (OSError, ValueError):
-        raise PeerFault("NOT_READY", f"{path}: no daemon has served here", hint=_START) from None
+    except (OSError, ValueError) as error:
+        denied = not_permitted(error, path) if isinstance(error, OSError) else None
+        raise denied or PeerFault("NOT_READY", f"{path}: no daemon has served here", hint=_START) from None
     if (mark, version) != (_MARK, _FORMAT) or (code != "OK" and code not in CODES):
         raise PeerFault("NOT_READY", f"{path}: another version of verticil wrote it", hint="use that version's program")
     if at != "-" and (boot != _boot() or not 0 <= age <= STALE_SECONDS):

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from verticil.shared.core.errors import Misuse
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.documents.foreign_files.limits import CERTIFICATE_BYTES, TOML_BYTES
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.documents.toml_table import Table, is_name
@@ -38,6 +39,7 @@ def toml_text(path: Path, *, code: str = "CONFIG_INVALID") -> str:
 
     Raises:
         Misuse: FILE_MISSING when there is no such file, `code` when it is not UTF-8.
+        DataFault: STATE_READ_ONLY, another user's.
     """
     try:
         with path.open("rb") as file:
@@ -48,7 +50,8 @@ def toml_text(path: Path, *, code: str = "CONFIG_INVALID") -> str:
     except FileNotFoundError:
         raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of an existing TOML file") from None
     except OSError as error:  # a folder, not permitted, a name that is too long
-        raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})") from None
+        fault = Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})")
+        raise not_permitted(error, path) or fault from None
     except UnicodeDecodeError as error:
         raise Misuse(code, f"{path}: not UTF-8 at byte {error.start}") from None
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.core.errors import DataFault, Misuse, VerticilError
+from verticil.shared.core.permissions import REFUSED, not_permitted
 from verticil.shared.storage.durable import rename, sync_directory, sync_file
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -80,8 +81,8 @@ def unwritable(error: OSError | sqlite3.Error, path: Path) -> DataFault | None:
 
 
 def read_only_fault(path: Path) -> DataFault:
-    """Return the error for a state folder, or a file in it, that cannot be written to."""
-    return DataFault(
+    """Return the error for a state folder, or a file in it, that cannot be written to, or not even read by this user."""
+    return not_permitted(REFUSED, path) or DataFault(
         "STATE_READ_ONLY",
         f"{path}: cannot be written to (a read-only file system, or another user's)",
         hint="nothing in it is damaged: have it mounted for writing, or give it to the user that runs the node",

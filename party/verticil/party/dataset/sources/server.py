@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.core.permissions import not_permitted
 
 POSTGRESQL: Final = frozenset({"postgresql", "postgres"})
 """How a URL begins that PostgreSQL's own driver reads."""
@@ -131,7 +132,7 @@ def _secret(variable: str, path: Path | None, what: str) -> str:
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         hint = f"{what}_file in [dataset.NAME] names it"
-        raise DataFault("SECRET_MISSING", f"{path.name}: {reason}", hint=hint) from None
+        raise not_permitted(error, path) or DataFault("SECRET_MISSING", f"{path.name}: {reason}", hint=hint) from None
     if mode & 0o077:
         problem = f"{path.name}: mode {mode:04o}, expected 0600 (the owner only)"
         raise Misuse("CONFIG_INVALID", problem, hint=f"chmod 600 {path.name}")

@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault
+from verticil.shared.core.permissions import not_permitted
 from verticil.shared.documents.config import Federation
 from verticil.shared.documents.foreign_files.limits import CERTIFICATE_BYTES
 from verticil.shared.documents.foreign_files.reading import read_at_most
@@ -161,7 +162,7 @@ def read_certificates(path: Path) -> tuple[x509.Certificate, ...]:
     try:
         return tuple(x509.load_pem_x509_certificates(read_at_most(path, CERTIFICATE_BYTES)))
     except OSError as error:
-        raise Misuse(
+        raise not_permitted(error, path) or Misuse(
             "FILE_MISSING", f"{path}: cannot be read ({error.strerror})", hint="give the path of a certificate"
         ) from None
     except UNREADABLE:
@@ -172,13 +173,13 @@ def read_private_file(path: Path, *, what: str) -> bytes:
     """Return the bytes of a private key's file.
 
     Raises:
-        DataFault: SECRET_MISSING when it cannot be read.
+        DataFault: SECRET_MISSING when it cannot be read; STATE_READ_ONLY, another user's.
     """
     try:
         with path.open("rb") as file:
             return file.read(_KEY_BYTES)
     except OSError as error:
-        raise DataFault(
+        raise not_permitted(error, path, what=what) or DataFault(
             "SECRET_MISSING",
             f"{path}: the {what} cannot be read ({error.strerror})",
             hint="it is made together with the certificate and never leaves this machine",
