@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import hashlib
 import json
 import re
@@ -92,6 +93,14 @@ def test_feature_39_nothing_pending_says_so_and_what_blocks(folder: Path, visito
     with opened(folder) as site:
         site.state.beat(Heartbeat(pid=1, at=stamp(NOW), connected=True, problem=""))
     assert "running, connected to the miner" in visitor.page().text
+    with opened(folder) as site:
+        site.state.beat(Heartbeat(pid=1, at=stamp(NOW + dt.timedelta(hours=1)), connected=True, problem=""))
+    assert "The daemon does not run" in visitor.page().text, "a clock that was set back makes nothing alive"
+    with opened(folder) as site:
+        site.state.beat(Heartbeat(pid=1, at=stamp(NOW), connected=True, problem=""))
+        killed = "verticil-health 1 another-boot 1 1 0 OK\nconnected\n\n"
+        (site.config.state_directory / "health").write_text(killed)
+    assert "The daemon does not run" in visitor.page().text, "a process that is gone is dead at once"
 
 
 def test_feature_39_a_pending_study_is_said_in_the_words_of_show(

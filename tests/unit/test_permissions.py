@@ -20,7 +20,7 @@ from verticil.miner.config import MinerConfig
 from verticil.miner.page.task import page_address
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.storage.secret import read_secret
-from verticil.shared.core.errors import DataFault
+from verticil.shared.core.errors import DataFault, PeerFault
 from verticil.shared.core.health import judge
 from verticil.shared.core.permissions import REFUSED, not_permitted
 from verticil.shared.documents.config import toml_text
@@ -89,6 +89,14 @@ def test_the_doctor_and_a_refusal_that_nobody_foresaw_say_the_same(
     assert finding.code == "STATE_READ_ONLY"
     for said in (finding.detail, capsys.readouterr().err):
         assert WHOSE in said
+
+
+def test_the_address_of_a_killed_daemon_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "page.url").write_text("http://127.0.0.1:8898/\n")
+    assert page_address(miner_of(tmp_path)) == "http://127.0.0.1:8898/"
+    (tmp_path / "health").write_text("verticil-health 1 another-boot 1 1 0 OK\nlistening\n\n")
+    with pytest.raises(PeerFault, match="serves no page"):
+        page_address(miner_of(tmp_path))
 
 
 def test_what_this_user_may_read_or_would_make_is_another_fault(tmp_path: Path) -> None:

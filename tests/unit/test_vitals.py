@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import re
 import resource
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from verticil.shared.core.errors import DataFault, PeerFault, Refusal, VerticilError
-from verticil.shared.core.health import FILE_NAME, STALE_SECONDS, Vitals, Waiting, judge, living
+from verticil.shared.core.health import FILE_NAME, STALE_SECONDS, Vitals, Waiting, has_ended, judge, living
 
 PROBE = Path(__file__).resolve().parents[2] / "deploy" / "verticil-probe"
 AFTER = STALE_SECONDS + 100
@@ -103,6 +104,12 @@ CASES: dict[str, tuple[str | VerticilError, Callable[[Path], object], int, str]]
         5,
         "error NOT_READY: the daemon is dead: its process is gone\nhint: start it",
     ),
+    "dead a moment ago": (
+        "connected",
+        lambda state: of_process(state, no_process()),
+        5,
+        "error NOT_READY: the daemon is dead: its process is gone",
+    ),
     "of before the machine was started": ("connected", another_boot, 5, "error NOT_READY: the daemon is dead"),
     "of the future": ("connected", lambda state: aged(state, -AFTER), 5, "error NOT_READY: the daemon hangs"),
     "of another version": (
@@ -162,6 +169,20 @@ async def test_a_daemon_that_never_served_makes_no_file(tmp_path: Path) -> None:
         async with living(tmp_path, asyncio.Event()):
             raise DataFault("STATE_CORRUPT", "no state database")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("holds", [True, False])
+async def test_a_process_of_another_container_lives_while_it_holds_the_file(tmp_path: Path, holds: bool) -> None:
+    assert not has_ended(tmp_path), "none has served"
+    alive = await lived(tmp_path, "connected")
+    assert has_ended(tmp_path), "it was stopped"
+    (tmp_path / FILE_NAME).write_bytes(alive)
+    assert not has_ended(tmp_path)
+    of_process(tmp_path, no_process())
+    with (tmp_path / FILE_NAME).open("rb") as file:
+        if holds:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        assert has_ended(tmp_path) is not holds
 
 
 async def test_a_full_disk_does_not_keep_a_daemon_from_saying_so(small_disk: Any) -> None:

@@ -20,6 +20,7 @@ from verticil.miner.service.node import MinerNode
 from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.core.health import has_ended
 from verticil.shared.core.permissions import not_permitted
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import check_validity, identity_of, load_credentials
@@ -101,6 +102,8 @@ def page_address(config: MinerConfig) -> str:
     """
     place: Path = config.state_directory / _FILE
     try:
+        if has_ended(config.state_directory):  # a killed daemon leaves its address
+            raise FileNotFoundError
         return place.read_text(encoding="ascii").strip()
     except OSError as error:
         where = 'say where in miner.toml: [ui] listen = "127.0.0.1:8898"; then start it again'

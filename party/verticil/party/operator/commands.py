@@ -56,7 +56,7 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.core.health import judge
+from verticil.shared.core.health import has_ended, judge
 from verticil.shared.documents.config import path_in, read_toml
 from verticil.shared.documents.toml_table import Table, is_name, quoted
 from verticil.shared.documents.view_models import left_out
@@ -354,7 +354,7 @@ def status_of(site: Site, now: dt.datetime, *, in_full: bool = True) -> Status:
     """Return what `status` says, of an opened state; without its studies unless `in_full`."""
     config = site.config
     beat = site.state.heartbeat()
-    alive = _seconds_since(beat, now) <= _STALE_SECONDS
+    alive = 0 <= _seconds_since(beat, now) <= _STALE_SECONDS and not has_ended(config.state_directory)
     return Status(
         party=config.name,
         daemon=DaemonView(

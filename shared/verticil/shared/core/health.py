@@ -34,7 +34,7 @@ from verticil.shared.core.permissions import not_permitted
 
 FILE_NAME: Final = "health"
 STALE_SECONDS: Final = 30
-"""A daemon that has said nothing for longer is dead, or hangs. As in deploy/verticil-probe."""
+"""A daemon whose process lives and that has said nothing for longer hangs. As in deploy/verticil-probe."""
 
 _BEAT_SECONDS: Final = 5.0
 _MARK: Final = "verticil-health"
@@ -255,14 +255,41 @@ def judge(directory: Path) -> str:
         raise denied or PeerFault("NOT_READY", f"{path}: no daemon has served here", hint=_START) from None
     if (mark, version) != (_MARK, _FORMAT) or (code != "OK" and code not in CODES):
         raise PeerFault("NOT_READY", f"{path}: another version of verticil wrote it", hint="use that version's program")
-    if at != "-" and (boot != _boot() or not 0 <= age <= STALE_SECONDS):
-        if boot == _boot() and Path("/proc", process).is_dir():
-            hint = "look at its log; where that says nothing, start it again"
-            raise PeerFault("NOT_READY", f"the daemon hangs: no sign of life for {age} s", hint=hint)
+    if at != "-" and _is_gone(path, boot, process):
         raise PeerFault("NOT_READY", "the daemon is dead: its process is gone", hint=_START)
+    if at != "-" and not 0 <= age <= STALE_SECONDS:
+        hint = "look at its log; where that says nothing, start it again"
+        raise PeerFault("NOT_READY", f"the daemon hangs: no sign of life for {age} s", hint=hint)
     if code == "OK":
         return words
     raise from_code(code, words, hint=hint)
+
+
+def has_ended(directory: Path) -> bool:
+    """Return whether the daemon that served a state folder has ended; False, too, where its health file says nothing of that."""
+    path = directory / FILE_NAME
+    try:
+        boot, process, at = path.read_text(encoding="utf-8").split()[2:5]
+        return at == "-" or _is_gone(path, boot, process)
+    except (OSError, ValueError):
+        return False
+
+
+def _is_gone(path: Path, boot: str, process: str) -> bool:
+    """Return whether a daemon's process is not on this machine and does not hold its health file.
+
+    In another container the same process has another number: there only the lock tells.
+    """
+    if boot != _boot():
+        return True
+    if Path("/proc", process).is_dir():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _notify(words: str) -> None:
