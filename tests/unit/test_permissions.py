@@ -99,7 +99,10 @@ def test_the_address_of_a_killed_daemon_is_not_told(tmp_path: Path) -> None:
         page_address(miner_of(tmp_path))
 
 
-def test_what_this_user_may_read_or_would_make_is_another_fault(tmp_path: Path) -> None:
-    assert not_permitted(OSError(errno.EIO, "Input/output error"), tmp_path) is None
+def test_what_this_user_may_read_or_would_make_is_another_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not_permitted(REFUSED, tmp_path / "new") is None
     assert "mounted for writing" in read_only_fault(tmp_path).hint
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    assert not_permitted(OSError(errno.EIO, "Input/output error"), tmp_path) is None
