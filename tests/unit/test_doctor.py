@@ -390,6 +390,10 @@ FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
     ("a name that is not in the certificate", by_name, "TLS", "TLS_REFUSED", 5, "subject alternative name"),
     ("revoked", lambda s: s.run("pki", "revoke", "clinic", "--ca", s.home / "pki", "--yes"), "deny-list",
      "CERTIFICATE_REVOKED", 5, "pki request"),
+    ("a deny-list that cannot be read", lambda s: (s.home / "pki/revoked.crl").mkdir(), "deny-list", "FILE_MISSING", 2,
+     "let the account that runs the node read this file"),
+    ("a deny-list that is none", lambda s: (s.home / "pki/revoked.crl").write_text("x"), "deny-list", "CERTIFICATE_INVALID", 5,
+     "ask the coordinator"),
     ("the miner's was revoked", lambda s: s.run("pki", "revoke", "miner", "--ca", s.home / "pki", "--yes"), "TLS",
      "CERTIFICATE_REVOKED", 5, "pki request"),
     ("a damaged database", lambda s: damage(s.clinic / "state" / DATABASE), "database", "STATE_CORRUPT", 1, "restore your"),
@@ -480,7 +484,7 @@ def test_another_protocol_version_is_found(
         (lambda site: (with_catalogue(site), of_program_before(site.catalogue)), "catalogue", 1),
         (lambda site: (with_catalogue(site), site.catalogue.unlink()), "catalogue", 1),
         (lambda site: (with_catalogue(site), site.change_log()), "audit log", 6),
-        (lambda site: (site.home / "pki" / FILE_NAME).write_text("x"), "", 0),  # a broken list changes nothing
+        (lambda site: (site.home / "pki" / FILE_NAME).write_text("x"), "deny-list", 5),
     ],
 )
 def test_a_miners_faults(

@@ -6,11 +6,13 @@ Chains and the deny-list are also read by OpenSSL's command line, where it is th
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,13 +28,16 @@ from verticil.pki.register import RequestStatus, check_request, entries, revoke,
 from verticil.pki.request import create_renewal, create_request, parse_request, read_request
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.documents.config import Federation, load_federation
+from verticil.shared.documents.foreign_files.reading import read_at_most
 from verticil.shared.federation.identity.authority import ISSUED, create_authority, issue, open_authority
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import load_credentials, read_certificates
 from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.membership import revocation
 from verticil.shared.federation.membership.current import certificate_state
 from verticil.shared.federation.membership.installation import install
 from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList, make_list, number_of, parse_list
+from verticil.shared.storage.disk import FollowedFiles
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -435,6 +440,45 @@ def test_a_deny_list_never_goes_back_and_outlives_a_restart(home: Path, caplog: 
     now[0] += 5
     assert denied.serials() == {1, 2}
     assert "stays as it is" in caplog.text
+
+
+def test_a_deny_list_that_cannot_be_read_is_warned_about_once_and_read_again(
+    home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = open_authority(home / "ca", at=NOW)
+    now, source, is_refused = [0.0], home / "revoked.crl", [False]
+
+    def read(path: Path, most: int) -> bytes:
+        if is_refused[0]:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read_at_most(path, most)
+
+    monkeypatch.setattr(revocation, "read_at_most", read)
+    deny_list = DenyList((home / "ca" / "ca.crt").read_bytes(), [source], monotonic=lambda: now[0])
+    assert deny_list.faults() == ()  # there is none, which is no fault
+    for number in (1, 2):
+        source.write_bytes(make_list(authority, {number: NOW}, number=number, at=NOW).public_bytes(Encoding.PEM))
+        is_refused[0] = True
+        for _ in range(3):
+            now[0] += 5
+            assert deny_list.number() == number - 1  # what was read last stays in use
+        (fault,) = deny_list.faults()
+        assert (fault.code, "cannot be read (Permission denied)" in fault.message) == ("FILE_MISSING", True)
+        assert caplog.text.count("cannot be read (Permission denied)") == number
+        is_refused[0] = False  # no file is another
+        now[0] += 5
+        assert (deny_list.serials(), deny_list.faults()) == ({number}, ())
+    assert caplog.text.count("no deny-list is in use") == caplog.text.count("stays as it is") == 1
+
+
+def test_a_new_mode_is_a_change_of_a_followed_file(tmp_path: Path) -> None:
+    (path := tmp_path / "file").write_text("x")
+    path.chmod(0o600)
+    files = FollowedFiles([path], every_seconds=0)
+    assert not files.changed()
+    time.sleep(0.05)  # the file system's clock has steps of some milliseconds
+    path.chmod(0o644)
+    assert files.changed()
 
 
 def test_list_and_status_tell_when_certificates_end(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -71,19 +72,14 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
             for file in rule.files
         },
     }
-    for finding in check_private_files(private):
-        yield finding
-    for finding in _masked(config):
-        yield finding
-    for finding in _state(config):
-        yield finding
-    for finding in _tables(config):
+    for finding in chain(check_private_files(private), _masked(config), _state(config), _tables(config)):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=_PARTY_RESERVE_BYTES)
     if credentials is None:
         return
     deny_list = _deny_list(config.federation, credentials, config.state_directory)
-    yield _not_revoked(credentials, deny_list)
+    for finding in _deny_list_findings(credentials, deny_list):
+        yield finding
     endpoint = config.federation.endpoint
     if endpoint is not None:
         yield check_proxy(endpoint, os.environ)
@@ -108,9 +104,8 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     identity, credentials = _identity(config, Role.MINER)
     for finding in identity:
         yield finding
-    for finding in check_private_files({"private key": config.key, "signing key": config.signing_key}):
-        yield finding
-    for finding in _miner_sealing(config):
+    private = {"private key": config.key, "signing key": config.signing_key}
+    for finding in chain(check_private_files(private), _miner_sealing(config)):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
     for finding in _miner_state(config.state_directory):
@@ -130,7 +125,8 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
             )
     yield _host_in_certificate(federation.miner_endpoint, credentials)
     deny_list = _deny_list(federation, credentials, config.state_directory)
-    yield _not_revoked(credentials, deny_list)
+    for finding in _deny_list_findings(credentials, deny_list):
+        yield finding
     host, port = split_endpoint(config.listen)
     if port == 0:
         yield warn("listen", f"{config.listen}: any free port", "parties dial the one in federation.toml: name it here")
@@ -329,15 +325,19 @@ def _deny_list(federation: Federation, credentials: Credentials, state: Path) ->
     return DenyList(credentials.ca_pem, [federation.ca_certificate.with_name(DENY_LIST), state / DENY_LIST])
 
 
-def _not_revoked(credentials: Credentials, deny_list: DenyList) -> Finding:
-
+def _deny_list_findings(credentials: Credentials, deny_list: DenyList) -> Iterator[Finding]:
+    """Check that this node is not revoked, and that every list that is there can be used."""
     serial = x509.load_pem_x509_certificate(credentials.chain_pem).serial_number
     try:
         check_revoked(serial, credentials.identity, deny_list)
     except PeerFault as fault:
-        return fail("deny-list", fault)
+        yield fail("deny-list", fault)
+        return
+    if faults := deny_list.faults():
+        yield from (fail("deny-list", error) for error in faults)
+        return
     number = deny_list.number()
-    return ok(
+    yield ok(
         "deny-list", f"number {number}, {len(deny_list.serials())} serials, not ours" if number else "none known here"
     )
 

@@ -253,13 +253,19 @@ class FollowedFiles:
             state_before, self._known = self._known, self._look()
             return state_before != self._known
 
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+    def expect_change(self) -> None:
+        """Let the next look at the disk find a change: a file could not be read, and may be readable then."""
+        with self._lock:
+            self._known = ()
+
+    def _look(self) -> tuple[tuple[int, ...] | None, ...]:
         return tuple(_stamp(path) for path in self._paths)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    # A new mode or owner changes nothing but st_ctime_ns.
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

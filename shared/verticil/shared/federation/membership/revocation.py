@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.documents.foreign_files.limits import DENY_LIST_BYTES
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.federation.identity.authority import Authority
@@ -90,13 +90,34 @@ def revoked_in(deny_list: x509.CertificateRevocationList) -> dict[int, dt.dateti
     return {entry.serial_number: entry.revocation_date_utc for entry in deny_list}
 
 
+def _read_list(path: Path, authority: x509.Certificate) -> x509.CertificateRevocationList:
+    """Read the list of a file, and verify it.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Misuse: FILE_MISSING, it is there and cannot be read.
+        PeerFault: CERTIFICATE_INVALID.
+    """
+    try:
+        data = read_at_most(path, DENY_LIST_BYTES)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        hint = "let the account that runs the node read this file; it holds no secret"
+        raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})", hint=hint) from None
+    except TooLargeError as error:
+        hint = "ask the coordinator for revoked.crl again"
+        raise PeerFault("CERTIFICATE_INVALID", f"{path}: {error}, expected a deny-list", hint=hint) from None
+    return parse_list(data, authority, what=str(path))
+
+
 class DenyList:
     """The newest list that a node knows of. Safe in several threads.
 
     Implements `verticil.shared.federation.transport.authorization.Revocations`.
 
-    A file that does not hold is a warning and changes nothing: it can take no certificate out of the list, and a broken copy must
-    not stop a federation.
+    A file that does not hold or cannot be read is a warning and changes nothing: it can take no certificate out of the list, and
+    a broken copy must not stop a federation. A deleted file changes nothing either.
 
     Args:
         authority: certificate of the federation's authority, PEM.
@@ -122,6 +143,7 @@ class DenyList:
         self._lock = threading.Lock()
         self._number, self._serials, self._encoded = 0, frozenset[int](), b""
         self._since: Mapping[int, dt.datetime] = {}
+        self._faults: Mapping[Path, VerticilError] = {}
         self._files = FollowedFiles(self._sources, every_seconds=every_seconds, monotonic=monotonic)
         self._read()
 
@@ -139,6 +161,11 @@ class DenyList:
         """Return the list's number; 0 without a list."""
         self._look()
         return self._number
+
+    def faults(self) -> tuple[VerticilError, ...]:
+        """Return what is wrong with the files that are there and could not be used, in the order of the sources."""
+        self._look()
+        return tuple(self._faults.values())
 
     def newer_than(self, number: int) -> bytes:
         """Return the list for somebody who knows the one with that number: DER; empty when theirs is as new."""
@@ -164,18 +191,22 @@ class DenyList:
 
     def _read(self) -> None:
         with self._lock:
+            faults: dict[Path, VerticilError] = {}
             for path in self._sources:
                 try:
-                    data = read_at_most(path, DENY_LIST_BYTES)
-                except OSError:
+                    self._take(_read_list(path, self._authority))
+                except FileNotFoundError:
                     continue
-                except TooLargeError as error:
-                    _log.warning("%s: %s; the deny-list in use stays as it is", path, error)
-                    continue
-                try:
-                    self._take(parse_list(data, self._authority, what=str(path)))
-                except PeerFault as fault:
-                    _log.warning("%s; the deny-list in use stays as it is", fault)
+                except VerticilError as fault:
+                    faults[path] = fault
+            logged = {str(fault) for fault in self._faults.values()}
+            in_use = "the deny-list in use stays as it is" if self._number else "no deny-list is in use"
+            for text in map(str, faults.values()):
+                if text not in logged:
+                    _log.warning("%s; %s", text, in_use)
+            self._faults = faults
+        if any(isinstance(fault, Misuse) for fault in faults.values()):
+            self._files.expect_change()
 
     def _take(self, deny_list: x509.CertificateRevocationList) -> bool:
         if number_of(deny_list) <= self._number:
