@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import signal
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -117,6 +118,8 @@ def test_several_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     with Pool(len(IDS), processes=2) as pool:
         tokens = pool.blind(key, data, own=True)
         assert tokens == blind_seeds(key, data)
+        assert pool._pool is not None
+        assert pool._pool.submit(signal.getsignal, signal.SIGHUP).result() is signal.SIG_IGN
         with pytest.raises(TokenInvalidError) as caught:
             pool.blind(key, tokens[: 32 * 20] + not_a_point() + tokens, own=False)
     assert caught.value.position == 20

@@ -56,6 +56,7 @@ def test_only_what_may_pass_by_itself_is_started_again() -> None:
     (codes,) = settings(shipped()["verticil-miner.service"])["RestartPreventExitStatus"]
     mended_by_people = {str(exit_code) for _, exit_code in CODES.values()} - {"1"}
     assert set(codes.split()) == mended_by_people
+    assert settings(shipped()["verticil-miner.service"])["RestartForceExitStatus"] == ["SIGHUP"]
 
 
 def test_a_party_without_numba_may_not_write_code() -> None:

@@ -12,13 +12,19 @@ import threading
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from verticil.cli.output import Format
 from verticil.shared.core import logs
 from verticil.shared.core.health import Vitals, living
+
+_HANGUP: Final = (
+    "SIGHUP changes nothing: the node reads new certificates, deny-lists and approvers by itself; SIGTERM stops it"
+)
+
+_log = logging.getLogger(__name__)
 
 
 class LogLevel(StrEnum):
@@ -57,6 +63,8 @@ def run_until_stopped(
 ) -> None:
     """Run `serve(stop, vitals)` in an event loop of its own; SIGTERM and SIGINT set `stop`, and `serve` ends by itself.
 
+    SIGHUP is logged and changes nothing: a node that was started with ``&`` outlives its terminal.
+
     Args:
         serve: the daemon.
         state: its state folder, where it says how it is.
@@ -68,6 +76,7 @@ def run_until_stopped(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, _log.info, _HANGUP)
         if with_parent:
             _watch_standard_input(loop, stop)
         async with living(state, stop) as vitals:

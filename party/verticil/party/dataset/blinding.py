@@ -33,6 +33,7 @@ import functools
 import hashlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -178,7 +179,11 @@ def _work(secret: bytes, own: bool, data: bytes) -> bytes | int:
 
 
 def _end_with_parent() -> None:
-    """End the worker when its parent dies; it would wait for good, because the other workers keep the pool's pipe open."""
+    """End the worker when its parent dies; it would wait for good, because the other workers keep the pool's pipe open.
+
+    The closed terminal of a node that goes on must not end it.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is None:
         return
