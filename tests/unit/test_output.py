@@ -22,6 +22,20 @@ def is_tame(text: str) -> bool:
     return text.replace("\n", "").isprintable()
 
 
+@pytest.mark.parametrize(("more", "code"), [((), "FILE_MISSING"), (("--no-such-option",), "USAGE")])
+def test_a_daemon_that_logs_json_ends_with_a_line_of_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], code: str
+) -> None:
+    assert main(["party", "run", "--config", str(tmp_path / "party.toml"), "--log-json", *more]) == 2
+    written = capsys.readouterr()
+    lines = [json.loads(line) for line in written.err.splitlines()]
+    assert (written.out, lines[-1]["level"], lines[-1]["code"]) == ("", "error", code)
+    assert lines[-1]["message"]
+    assert main(["party", "run", "--config", str(tmp_path / "party.toml"), "--log-json", "--format", "json"]) == 2
+    written = capsys.readouterr()
+    assert (json.loads(written.out)["error"]["code"], written.err) == ("FILE_MISSING", "")
+
+
 def test_an_error_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     assert report("STUDY_INVALID", HOSTILE, HOSTILE, 2, form=Format.text) == 2
     written = capsys.readouterr().err

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,7 +19,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from verticil.cli.commands import Commands
-from verticil.cli.output import Format, report, report_error, write_plainly
+from verticil.cli.output import Format, report, write_plainly
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.core.installation import install_command
 from verticil.shared.core.permissions import not_permitted
@@ -76,25 +77,25 @@ def main(arguments: Sequence[str]) -> int:
     wants_json = "--format=json" in arguments or any(
         option == "--format" and value == "json" for option, value in pairwise(arguments)
     )
-    form = Format.json if wants_json else Format.text
+    tell = partial(report, form=Format.json if wants_json else Format.text, log_json="--log-json" in arguments)
     try:
         result: object = typer.main.get_command(app).main(
             args=list(arguments), prog_name="verticil", standalone_mode=False
         )
     except VerticilError as error:
-        return report_error(error, form=form)
+        return _report_error(error, tell)
     except TyperException as error:
         message = error.format_message().replace(": Value error, ", ": ")  # which pydantic adds
-        return report("USAGE", message, _hint_of(error), 2, form=form)
+        return tell("USAGE", message, _hint_of(error), 2)
     except (KeyboardInterrupt, Abort):
         result = 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone; the interpreter would complain about it once more
         return 1
     except Exception as error:  # noqa: BLE001 - the last resort
-        return _last_resort(error, form=form)
+        return _last_resort(error, tell)
     if result == 130:  # what Typer makes of Ctrl-C; no command ends so by itself
-        return report("INTERRUPTED", "interrupted", "", 130, form=form)
+        return tell("INTERRUPTED", "interrupted", "", 130)
     return result if isinstance(result, int) else 0
 
 
@@ -106,31 +107,31 @@ def _hint_of(error: TyperException) -> str:
     return f"{meaning} {command} --help says what can be given, with an example".lstrip()
 
 
-def _last_resort(error: Exception, *, form: Format) -> int:
+def _report_error(error: VerticilError, tell: Callable[[str, str, str, int], int]) -> int:
+    return tell(error.code, error.message, error.hint, error.exit_code)
+
+
+def _last_resort(error: Exception, tell: Callable[[str, str, str, int], int]) -> int:
     """Report a disk that is full or read-only, a file of another user, a path that can be none, or a fault of ours: a stable
     code, and no text that could carry a value.
     """
     if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in _OPTIONAL:
         hint = install_command(_OPTIONAL[package])
-        return report_error(
-            Misuse("USAGE", f"this command needs {package}, which is not installed", hint=hint), form=form
-        )
+        return _report_error(Misuse("USAGE", f"this command needs {package}, which is not installed", hint=hint), tell)
     if isinstance(error, OSError) and (is_disk_full(error) or error.errno in _NOT_OURS):
         where = error.filename if isinstance(error.filename, str) else "a file that was being written"
         fault = write_fault(error, Path(where), hint="make room there and run it again")
-        return report_error(not_permitted(error, Path(where)) or fault, form=form)
+        return _report_error(not_permitted(error, Path(where)) or fault, tell)
     if isinstance(error, OSError) and error.errno in _WRONG_PATH and isinstance(name := error.filename, str):
         name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}.."
-        return report_error(
-            Misuse("FILE_MISSING", f"{name}: {_WRONG_PATH[error.errno]}", hint="give another path"), form=form
+        return _report_error(
+            Misuse("FILE_MISSING", f"{name}: {_WRONG_PATH[error.errno]}", hint="give another path"), tell
         )
     import traceback
 
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} at {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 1)[-1]}"
-    return report(
-        "INTERNAL", f"unexpected error: {place}", "this is a fault of verticil: please report it", 1, form=form
-    )
+    return tell("INTERNAL", f"unexpected error: {place}", "this is a fault of verticil: please report it", 1)
 
 
 def run() -> None:

@@ -1,7 +1,7 @@
 """How commands answer: text for people, or with ``--format json`` exactly one JSON object on standard output.
 
 Logs, progress and text errors go to standard error; with ``--format json`` an error is the one object on standard output:
-``{"error": {"code", "message", "hint"}}``.
+``{"error": {"code", "message", "hint"}}``. With ``--log-json`` alone an error is the last JSON line on standard error.
 
 No command prints in another way. A terminal shows what stands in a message, a hint or a field, and obeys none of it: letters that
 do not print appear by their numbers, in JSON too. A stream that cannot write a letter (an ASCII terminal) gets its number.
@@ -24,7 +24,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from verticil.shared.core.errors import VerticilError, printable
+from verticil.shared.core import logs
+from verticil.shared.core.errors import printable
 from verticil.shared.documents.progress import StepProgress, Tell
 from verticil.shared.documents.view_models import document
 from verticil.shared.privacy.rounded_up import hundredths
@@ -190,14 +191,22 @@ def _json_text(answer: object) -> str:
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
-def report_error(error: VerticilError, *, form: Format) -> int:
-    """Print an error in the asked form and answer the exit code."""
-    return report(error.code, error.message, error.hint, error.exit_code, form=form)
+def report(code: str, message: str, hint: str, exit_code: int, *, form: Format, log_json: bool = False) -> int:
+    """Print code, message and hint of a failure and answer its exit code.
 
-
-def report(code: str, message: str, hint: str, exit_code: int, *, form: Format) -> int:
-    """Print code, message and hint of a failure and answer its exit code."""
-    if not emit({"error": {"code": code, "message": message, "hint": hint}}, form=form):
+    Args:
+        code: the error's code.
+        message: the error's message.
+        hint: what the reader can do; may be empty.
+        exit_code: is returned.
+        form: of the answer.
+        log_json: the log on standard error is JSON, so its last line is, too.
+    """
+    if emit({"error": {"code": code, "message": message, "hint": hint}}, form=form):
+        return exit_code
+    if log_json:
+        sys.stderr.write(logs.failure_line(code, message, hint) + "\n")
+    else:
         console = errors_console()
         console.print(f"[bold red]error[/] [bold]{code}[/]: ", end="")
         console.print(printable(message), markup=False)

@@ -27,6 +27,7 @@ from verticil.shared.core.errors import VerticilError, printable
 
 _FIELDS: Final[ContextVar[tuple[tuple[str, str], ...]]] = ContextVar("verticil_log_fields", default=())
 _FRAMES: Final = 8
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @contextlib.contextmanager
@@ -60,7 +61,7 @@ class Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format the line of a record."""
-        time = dt.datetime.fromtimestamp(record.created, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = dt.datetime.fromtimestamp(record.created, dt.UTC).strftime(_TIME)
         entry = {"time": time, "level": record.levelname.lower(), "logger": record.name, **dict(_FIELDS.get())}
         entry["message"] = _message(record)
         if record.exc_info is not None and (error := record.exc_info[1]) is not None:
@@ -85,6 +86,18 @@ def _described(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     places = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
     return f"{type(error).__name__} at {places or 'an unknown place'}"
+
+
+def failure_line(code: str, message: str, hint: str) -> str:
+    """Write the JSON line with which a program ends that has failed: the last line of its log.
+
+    Args:
+        code: the error's code.
+        message: the error's message.
+        hint: what the reader can do; may be empty.
+    """
+    entry = {"time": dt.datetime.now(dt.UTC).strftime(_TIME), "level": "error", "logger": "verticil"}
+    return json.dumps({**entry, "message": message, "code": code, "hint": hint})
 
 
 def configure(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:
