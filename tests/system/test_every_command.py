@@ -22,6 +22,7 @@ import typer
 
 from support import PATIENCE_SECONDS
 from support.ports import free_port
+from verticil.cli import service_unit
 from verticil.cli.main import app, main
 from verticil.shared.federation.identity.key_words import key_words
 
@@ -313,6 +314,7 @@ def federation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Federation]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(service_unit, "_TEMPORARY", ())  # where tests have their folders
     made = Federation(tmp_path, capsys)
     yield made
     made.stop()

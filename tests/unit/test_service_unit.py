@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from verticil.cli import service_unit
 from verticil.cli.main import main
 from verticil.cli.service_unit import unit_text
 from verticil.shared.core.errors import CODES, Misuse
@@ -76,8 +77,46 @@ def test_homes_are_hidden_unless_something_lies_there() -> None:
 
     assert value("/srv/table.csv") == ["yes"]
     assert value("/home/anna/table.csv") == ["read-only"]
+    assert value("/homes/anna/table.csv") == ["yes"]
     with pytest.raises(Misuse, match="cannot hold this path"):
         unit_text(what="x", command=("/x",), user="u", state="/s\nExecStart=/bin/sh", compiles=True)
+
+
+@pytest.mark.parametrize(("path", "is_refused"), [("/tmp/t", True), ("/var/tmp/a/t", True), ("/tmpfs/t", False)])
+def test_nothing_may_lie_where_the_unit_has_a_folder_of_its_own(path: str, is_refused: bool) -> None:
+    for given in ({"state": path}, {"reads": (path,)}, {"command": ("/x", "--config", path)}):
+        arguments = {"what": "x", "command": ("/x",), "user": "u", "state": "/s", "compiles": True, **given}
+        if is_refused:
+            with pytest.raises(Misuse, match="does not see this path"):
+                unit_text(**arguments)
+        else:
+            assert settings(unit_text(**arguments))["PrivateTmp"] == ["yes"]
+
+
+NEEDED = ["ca/federation.toml", "ca/ca.crt", "{0}/pki/{0}.sign", "{0}/pki/{0}.seal", "{0}/state", "python"]
+
+
+@pytest.mark.parametrize("role", ["party", "miner"])
+@pytest.mark.parametrize("needed", [*NEEDED, ""])
+def test_whatever_leads_to_a_home_makes_homes_readable(
+    role: str, needed: str, own_site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = own_site.parent
+    federation = str(folder / "ca" / "federation.toml")
+    assert main(["miner", "init", "--dir", str(folder / "miner"), "--federation", federation]) == 0
+    (home := folder / "home").mkdir()
+    monkeypatch.setattr(service_unit, "_HOMES", (str(home),))
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    if needed:
+        link = folder / needed.format("clinic" if role == "party" else "miner")
+        link.parent.mkdir(exist_ok=True)
+        if link.exists():
+            link.rename(home / "file")
+        link.symlink_to(home / "file")
+    config = folder / ("clinic/party.toml" if role == "party" else "miner/miner.toml")
+    capsys.readouterr()
+    assert main([role, "install-service", "--print", "--config", str(config)]) == 0
+    assert settings(capsys.readouterr().out)["ProtectHome"] == ["read-only" if needed else "yes"]
 
 
 def test_a_site_writes_its_own_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_site: Path) -> None:
@@ -98,7 +137,8 @@ def test_a_site_writes_its_own_unit(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.fixture
-def own_site(tmp_path: Path) -> Path:
+def own_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(service_unit, "_TEMPORARY", ())  # where tests have their folders
     assert (
         main(["pki", "init", "--federation", "hearts", "--endpoint", "localhost:1", "--out", str(tmp_path / "ca")]) == 0
     )

@@ -8,6 +8,7 @@ What is written and why:
   not tried again. A broken network is waited for by the node itself and never ends it.
 - ``MemoryDenyWriteExecute`` is off where numba is installed: it compiles kernels when they are first used, which takes memory
   that is written and then executed. Everything else works with it, so it is on where there is no numba.
+- ``PrivateTmp=yes``: the node has a ``/tmp`` of its own, so nothing that it needs may lie in the machine's.
 - ``Type=notify`` with ``WatchdogSec``: the unit has started when the node serves (`verticil.shared.core.health`); one that hangs,
   its event loop, its threads or its disk, is killed and started again. Reading a large audit log back takes its time at the
   start.
@@ -19,11 +20,12 @@ What is written and why:
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -31,9 +33,15 @@ from verticil.cli.output import Format, FormatOption, emit, put
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import write_new
 from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.config import path_in, read_toml
+
+if TYPE_CHECKING:
+    from verticil.miner.config import MinerConfig
+    from verticil.party.config import PartyConfig
 
 UNITS: Final = Path("/etc/systemd/system")
 _HOMES: Final = ("/home", "/root", "/run/user")
+_TEMPORARY: Final = ("/tmp", "/var/tmp")  # noqa: S108 - compared, not written to
 
 UserOption = Annotated[str, typer.Option("--user", help="The account that the node runs as; it owns the state folder.")]
 PrintOption = Annotated[bool, typer.Option("--print", help="Write the unit to standard output, and nothing else.")]
@@ -54,9 +62,16 @@ def unit_text(
         compiles: numba is installed.
 
     Raises:
-        Misuse: CONFIG_INVALID, a path that a unit cannot hold.
+        Misuse: CONFIG_INVALID, a path that a unit cannot hold, or one that the node does not see.
     """
-    in_homes = any(path.startswith(_HOMES) for path in (*command, state, *reads))
+    paths = (*command, state, *reads)
+    if hidden := next((path for path in paths if _lies_in(path, _TEMPORARY)), None):
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"{hidden}: a systemd unit has a /tmp and a /var/tmp of its own and does not see this path, expected another folder",
+            hint="move it to a folder that lasts, such as /srv/verticil, and name it there",
+        )
+    in_homes = any(_lies_in(path, _HOMES) for path in paths)
     execute = (
         "# numba compiles kernels when they are first used.\nMemoryDenyWriteExecute=no"
         if compiles
@@ -70,6 +85,28 @@ def unit_text(
         homes="read-only" if in_homes else "yes",
         execute=execute,
     )
+
+
+def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in folders)
+
+
+def _read_paths(config: Path, document: PartyConfig | MinerConfig, *more: Path) -> tuple[str, ...]:
+    """Return the files that a node needs: as its documents name them, and where links lead."""
+    files = (
+        Path(sys.executable),
+        Path(__file__),
+        config,
+        path_in(read_toml(config), "federation", config.parent),
+        document.federation.ca_certificate,
+        document.certificate,
+        document.key,
+        document.signing_key,
+        document.sealing_key,
+        document.state_directory,
+        *more,
+    )
+    return tuple(str(path) for file in files for path in (Path(os.path.abspath(file)), file.resolve()))
 
 
 def _quote_word(text: str) -> str:
@@ -119,13 +156,12 @@ def install_party(
 
     document = site_of(config)
     tables = [path for rule in document.datasets.values() for path in rule.files]
-    files = (config, document.certificate, document.key, document.linkage_key, *tables)
     text = unit_text(
         what=f"party {document.name}",
         command=(*_program(), "party", "run", "--config", str(config.resolve()), "--log-json"),
         user=user,
         state=str(document.state_directory.resolve()),
-        reads=tuple(str(path.resolve()) for path in files),
+        reads=_read_paths(config, document, document.linkage_key, *tables),
         compiles=importlib.util.find_spec("numba") is not None,
     )
     install(f"verticil-party-{document.name}.service", text, to=to, show=show, form=form)
@@ -147,7 +183,7 @@ def install_miner(
         command=(*_program(), "miner", "run", "--config", str(config.resolve()), "--log-json"),
         user=user,
         state=str(document.state_directory.resolve()),
-        reads=tuple(str(path.resolve()) for path in (config, document.certificate, document.key)),
+        reads=_read_paths(config, document),
         compiles=True,
     )
     install("verticil-miner.service", text, to=to, show=show, form=form)
