@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -29,16 +30,18 @@ from verticil.party.config import load_party
 from verticil.party.dataset.blinding import BlindingKey
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.policy.ledger import Ledger
+from verticil.party.protocol.context import StudyContext
 from verticil.party.site import init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import PartyState
-from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.core.errors import DataFault, PeerFault, Refusal, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.transport.chunks import make_chunks
+from verticil.shared.federation.transport.fetch import fetch_bytes
 from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
@@ -681,6 +684,51 @@ async def test_tokens_that_are_no_points_end_the_study_and_name_who_sent_them(fe
     assert summary.failure.code == "MESSAGE_INVALID"
     assert "sent by party 'south': token 0 is not a point of P-256" in summary.failure.message
     assert not federation.ledger("north")
+
+
+async def test_points_that_come_back_end_the_study_and_name_who_sent_them(federate):
+    """South sends north's own list for its own: north would blind it once more, and find all its people common."""
+    federation = await federate(2, "dh-psi")
+    digest = await without_the_first_list_of(federation, "south")
+    owner, south = federation.parties.index("north"), federation.client("south")
+
+    async def parts(offset: int):
+        request = coordinator_pb2.GetBlindedRequest(study_digest=digest, owner=owner, hop=0, offset=offset)
+        async for item in south.get_blinded(request):
+            yield item.part
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                stolen = await fetch_bytes(parts, limit_bytes=2**20, what="north's list")
+                break
+            except PeerFault:  # not ready
+                await asyncio.sleep(0.05)
+    assert (await put(federation, digest, "south", stolen)).complete
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "MESSAGE_INVALID"
+    assert "sent by party 'south': it has points that are also in a list" in summary.failure.message
+    assert not federation.ledger("north")
+
+
+@pytest.mark.parametrize("mode", ["keyed-hash", "dh-psi"])
+async def test_common_people_are_compared_again_after_a_fault_on_the_way(federate, monkeypatch, mode):
+    """A comparison that another process kept from its end has accepted nobody."""
+    calls = Counter[str]()
+
+    def accept_people(self: StudyContext, *_: object) -> None:
+        calls[self.me] += 1
+        if calls[self.me] == 1:
+            raise DataFault("STATE_LOCKED", "another process holds the database")
+        raise Refusal("COMMON_SET_TOO_SIMILAR", "nearly the people of an earlier study")
+
+    monkeypatch.setattr(StudyContext, "accept_people", accept_people)
+    federation = await federate(2, mode)
+    digest = await federation.submit()
+    federation.start()
+    summary = await federation.until(digest, State.FAILED)
+    assert summary.failure.code == "COMMON_SET_TOO_SIMILAR"
+    assert not [row for name in federation.parties for row in federation.ledger(name)]
 
 
 NO_LISTS = [

@@ -6,7 +6,8 @@ back, fully blinded, and a bitmap that marks the common tokens. Tokens keep the 
 is the ascending one of the fully blinded tokens.
 
 Promises
-- A list is worked on only when the party before signed it, and when it has the size that it had, points only, and none twice.
+- A list is worked on only when the party before signed it, and when it has the size that it had, points only, none twice, and
+  none that is in another list that this party received or made: returned points would make people common whom nobody else has.
 - The key is on the disk before the first token leaves and gone when the people are found; a kill anywhere leads to the same
   tokens.
 - The own list, by which marks become rows, is compared each time with the SHA-256 that was noted before it left, or with what the
@@ -21,6 +22,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -148,7 +150,6 @@ class Ring:
             await blinding_state.blind_into(name, data, own=False, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
             raise context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
-        await asyncio.to_thread(blinding_state.remove, arriving)
         return await asyncio.to_thread(blinding_state.take, name) or b""
 
     async def _fetch(self, context: CentralContext, owner: int, hop: int, name: str) -> bytes:
@@ -188,9 +189,14 @@ class Ring:
                 raise context.wrong_list(
                     owner, hop, f"fewer tokens than the {context.minimum} that are expected in common"
                 )
-            n_repeated = len(data) // TOKEN_BYTES - len(np.unique(tokens_of(data)))
-            if n_repeated:
+            tokens = tokens_of(data)
+            if n_repeated := len(tokens) - len(np.unique(tokens)):
                 raise context.wrong_list(owner, hop, f"{n_repeated} tokens are there twice")
+            for other in _other_lists(context, target, owner):
+                if np.intersect1d(tokens, tokens_of(other), assume_unique=True).size:
+                    raise context.wrong_list(
+                        owner, hop, "it has points that are also in a list that others have blinded"
+                    )
             return data
 
         return await context.node.heavily(check_list)
@@ -244,6 +250,26 @@ class Ring:
 
 def _blinding_state(context: CentralContext) -> BlindingState:
     return BlindingState(context.node.site.config.state_directory, context.digest)
+
+
+def _other_lists(context: CentralContext, target: Path, owner: int) -> Iterator[bytes]:
+    """Yield the other lists that this party received or made, one in memory at a time.
+
+    Args:
+        context: of the study.
+        target: of the list that has come.
+        owner: whose it is. The own one that all parties have blinded has the common people of another one that they all have.
+    """
+    blinding_state, parties = _blinding_state(context), context.study.parties
+    me = parties.index(context.me)
+    names = [_OWN]
+    for hop in range(1, len(parties)):
+        other = (me - hop) % len(parties)
+        has_all = hop == len(parties) - 1
+        names += [f"{other:02d}-{hop - 1:02d}.in", *[f"{other:02d}-{hop:02d}.list"] * (not has_all or owner != me)]
+    for path in map(blinding_state.path, names):
+        if path != target and (data := blinding_state.take(path.name)) is not None:
+            yield data[: len(data) // TOKEN_BYTES * TOKEN_BYTES]  # of one that is still arriving what is there
 
 
 def _note_sent(context: CentralContext, data: bytes) -> None:

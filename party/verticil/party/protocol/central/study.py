@@ -110,9 +110,9 @@ class CentralStudy(CoordinatedStudy):
     async def _confirm(self, record: StudyRecord) -> None:
         context = await self._context(record)
         accepted_list = await LINKERS[context.mode].confirm(context)
-        self.data.rows = accepted_list.rows
         if accepted_list.rows is not None:
             await self._accept_people(context, accepted_list.rows, accepted_list.common_sha256)
+        self.data.rows = accepted_list.rows
         await asyncio.to_thread(
             self.site.state.confirm, record.digest, accepted_list.n_common, accepted_list.common_sha256
         )
@@ -138,10 +138,11 @@ class CentralStudy(CoordinatedStudy):
 
     async def _common_rows(self, context: CentralContext) -> Rows:
         if self.data.rows is None:
-            self.data.rows = await LINKERS[context.mode].rows(context)
+            rows = await LINKERS[context.mode].rows(context)
             common_sha256 = context.record.common_sha256
             if context.mode == "dh-psi" and common_sha256 is not None:  # only now this party knows them
-                await self._accept_people(context, self.data.rows, common_sha256)
+                await self._accept_people(context, rows, common_sha256)
+            self.data.rows = rows  # not before they were accepted: what breaks on the way is done again
         return self.data.rows
 
     async def _send(self, record: StudyRecord) -> None:
