@@ -111,6 +111,27 @@ def test_a_draft_is_printed_on_a_terminal_without_its_letters(tmp_path: Path) ->
     assert "gr\\xf6\\xdfe" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "in_stderr"),
+    [
+        ("party status --format json --config nope > /dev/full", 2, "FILE_MISSING"),
+        ("party status --format json --config nope >&-", 2, ""),
+        ("party ledger --config nope 2>&-", 2, ""),
+        ("party ledger --config nope 2> /dev/full", 2, ""),
+        ("party status --format json --config nope | true; exit ${PIPESTATUS[0]}", 2, ""),
+        ("--version >&- <&-", 0, ""),
+        ("--version > /dev/full", 1, "DISK_FULL"),
+    ],
+)
+def test_a_stream_that_cannot_be_written_keeps_the_exit_code_and_the_quiet(
+    command: str, code: int, in_stderr: str
+) -> None:
+    line = f"{sys.executable} -m verticil.cli {command}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, in_stderr in done.stderr, bool(in_stderr)) == (code, True, bool(done.stderr))
+    assert not any(word in done.stderr for word in ("Traceback", "INTERNAL", "Exception ignored"))
+
+
 def test_what_prints_stays_as_it_is() -> None:
     assert printable("Müller, 東京, ε ≤ 1") == "Müller, 東京, ε ≤ 1"
     assert printable("a\tb\nc", also="\n") == "a\\tb\nc"

@@ -19,7 +19,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from verticil.cli.commands import Commands
-from verticil.cli.output import Format, report, write_plainly
+from verticil.cli.output import Format, discard_unwritten, open_missing_streams, report, write_plainly
 from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.core.installation import install_command
 from verticil.shared.core.permissions import not_permitted
@@ -82,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         result: object = typer.main.get_command(app).main(
             args=list(arguments), prog_name="verticil", standalone_mode=False
         )
+        sys.stdout.flush()  # what cannot be written is reported here, and not by the interpreter at its end
     except VerticilError as error:
         return _report_error(error, tell)
     except TyperException as error:
@@ -90,8 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, Abort):
         result = 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; the interpreter would complain about it once more
-        return 1
+        return 1  # the reader of our output has gone, as `head` does
     except Exception as error:  # noqa: BLE001 - the last resort
         return _last_resort(error, tell)
     if result == 130:  # what Typer makes of Ctrl-C; no command ends so by itself
@@ -139,5 +139,10 @@ def run() -> None:
     # One thread for products of matrices: threads that share busy cores spin, which took 8 times the CPU seconds of one thread.
     # numpy reads it when it is imported, which no module has done yet.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    open_missing_streams()
     write_plainly(sys.stdout, sys.stderr)
-    sys.exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+    finally:
+        has_written = discard_unwritten()
+    sys.exit(code or (0 if has_written else 1))

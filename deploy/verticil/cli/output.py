@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from io import TextIOWrapper
 from typing import Annotated, Any, TextIO
@@ -96,6 +97,27 @@ def write_plainly(*streams: TextIO) -> None:
     for stream in streams:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def open_missing_streams() -> None:
+    """Open the null device in place of each standard stream that the caller has closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
+
+
+def discard_unwritten() -> bool:
+    """Write what the streams still hold; drop what cannot be written and return False, so that the interpreter's end is quiet."""
+    has_written = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            has_written = False
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+    return has_written
 
 
 def say(text: str, *, style: str | None = None) -> None:
@@ -198,19 +220,29 @@ def report(code: str, message: str, hint: str, exit_code: int, *, form: Format, 
         code: the error's code.
         message: the error's message.
         hint: what the reader can do; may be empty.
-        exit_code: is returned.
+        exit_code: is returned, also where no stream can be written.
         form: of the answer.
         log_json: the log on standard error is JSON, so its last line is, too.
     """
-    if emit({"error": {"code": code, "message": message, "hint": hint}}, form=form):
+    try:
+        is_shown = emit({"error": {"code": code, "message": message, "hint": hint}}, form=form)
+    except BrokenPipeError:
         return exit_code
-    if log_json:
-        sys.stderr.write(logs.failure_line(code, message, hint) + "\n")
-    else:
-        console = errors_console()
-        console.print(f"[bold red]error[/] [bold]{code}[/]: ", end="")
-        console.print(printable(message), markup=False)
-        if hint:
-            console.print("hint: ", style="cyan", end="")
-            console.print(printable(hint), markup=False)
+    except OSError:
+        is_shown = False
+    if not is_shown:
+        with suppress(OSError, SystemExit):  # Rich raises the latter where a pipe is closed
+            if log_json:
+                sys.stderr.write(logs.failure_line(code, message, hint) + "\n")
+            else:
+                _report_as_text(code, message, hint)
     return exit_code
+
+
+def _report_as_text(code: str, message: str, hint: str) -> None:
+    console = errors_console()
+    console.print(f"[bold red]error[/] [bold]{code}[/]: ", end="")
+    console.print(printable(message), markup=False)
+    if hint:
+        console.print("hint: ", style="cyan", end="")
+        console.print(printable(hint), markup=False)
