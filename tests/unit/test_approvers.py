@@ -7,6 +7,8 @@ import dataclasses
 import datetime as dt
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +266,50 @@ def test_a_detour_of_an_approval_shows(folder, monkeypatch, release_study):
 
     monkeypatch.setattr(DecisionStore, "vote", detour)
     assert returns(way(folder)) == 3  # back to the review, and to the votes again
+
+
+# ---- an account without a name, a process without a terminal
+
+
+@pytest.mark.parametrize("problem", [KeyError, OSError])
+def test_an_account_without_a_name_gives_one_only_where_a_person_decides(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], problem: type[Exception]
+) -> None:
+    def no_name() -> str:
+        raise problem
+
+    monkeypatch.setattr("getpass.getuser", no_name)
+    config = ["--config", str(folder / "party.toml")]
+    for words in (["approve", "heart"], ["deny", "heart", "--reason", "no"], ["countersign", "heart"]):
+        assert main(["party", *words, *config]) == 2
+        assert "give --as NAME" in capsys.readouterr().err
+    assert main(["party", "countersign", "heart", "--look", *config]) == 5
+    assert "--as" not in capsys.readouterr().err
+    assert main(["party", "deny", "heart", "--reason", "no", "--as", "officer", *config]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("backup --out b --config party.toml", "give --passphrase-file FILE"),
+        ("approver keygen --key lena.key --encrypt", "run the command in a terminal"),
+    ],
+)
+def test_a_passphrase_is_not_asked_without_a_terminal(folder: Path, command: str, hint: str) -> None:
+    words = [sys.executable, "-m", "verticil.cli", "party", *command.split()]
+    done = subprocess.run(
+        words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, start_new_session=True
+    )
+    assert done.returncode == 2
+    assert "GetPassWarning" not in done.stderr
+    assert done.stderr.splitlines()[0] == "error USAGE: passphrase: no terminal to ask for it"
+    assert done.stderr.splitlines()[1] == f"hint: {hint}"
+
+
+def test_a_terminal_that_ends_is_no_interruption(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: object, **__: object) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("verticil.cli.party_site._has_terminal", lambda: True)
+    monkeypatch.setattr("getpass.getpass", ended)
+    assert main(["party", "approver", "keygen", "--key", str(folder / "new.key"), "--encrypt"]) == 2

@@ -249,6 +249,7 @@ def test_an_encrypted_key_is_opened_once_in_the_terminal(
         return "four plain words"
 
     monkeypatch.setattr("typer.prompt", answer)
+    monkeypatch.setattr("verticil.cli.party_site._has_terminal", lambda: True)
     key = tmp_path / "lena.key"
     assert main(["party", "approver", "keygen", "--key", str(key), "--encrypt", "--format", "json"]) == 0
     public = json.loads(capsys.readouterr().out)["public_key"]

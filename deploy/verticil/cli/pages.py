@@ -17,7 +17,7 @@ import typer
 from verticil.cli.connection import CertificateOption, FederationOption
 from verticil.cli.output import Format, FormatOption, emit, say
 from verticil.cli.party_site import ApproverOption, ConfigOption, approver_name, site_of
-from verticil.cli.party_study import KeyOption, ask_passphrase
+from verticil.cli.party_study import KeyOption, ask_key_passphrase
 from verticil.shared.core.errors import Misuse, Refusal
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def officer_key(config: PartyConfig, name: str, key: Path | None) -> ApproverKey
     """Read the key of who decides in a page, and refuse at once what would refuse every decision."""
     from verticil.party.policy.voting import approver_key
 
-    own = approver_key(config, name, key, passphrase=ask_passphrase)
+    own = approver_key(config, name, key, passphrase=ask_key_passphrase)
     listed = config.approver_keys.get(name)
     if config.policy.approvers and (own is None or own.public != listed):
         where = config.path.name

@@ -224,7 +224,8 @@ def make_approver(
     """Make an approver's key pair. The file stays with the person; the public line goes into party.toml."""
     from verticil.party.operator.approvers import make_key
 
-    words = typer.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True) if encrypt else ""
+    hint = "run the command in a terminal"
+    words = party_site.ask_passphrase("passphrase", hint=hint, twice=True) if encrypt else ""
     new_key = make_key(key, passphrase=words)
     if not emit(new_key, form=form):
         say(f"made {key}; public key {new_key.public_key}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer.exceptions import Abort
 
 from verticil.cli import daemons, party_text
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, put, say
@@ -31,8 +33,46 @@ StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="Id, ANALYST
 
 
 def approver_name(name: str | None) -> str:
-    """Return the name given, or else the login at this host."""
-    return name or f"{getpass.getuser()}@{socket.gethostname()}"
+    """Return the name given, or else the login at this host.
+
+    Raises:
+        Misuse: USAGE, no name is given and the account has none.
+    """
+    try:
+        return name or f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):
+        raise Misuse("USAGE", "--as: missing, and this account has no name", hint="give --as NAME") from None
+
+
+def ask_passphrase(prompt: str, *, hint: str, twice: bool = False) -> str:
+    """Ask for a passphrase in this terminal.
+
+    Args:
+        prompt: what stands before the answer.
+        hint: what to do where there is no terminal.
+        twice: ask again and compare.
+
+    Raises:
+        Misuse: USAGE, there is no terminal, or it has ended.
+    """
+    missing = Misuse("USAGE", f"{prompt}: no terminal to ask for it", hint=hint)
+    if not _has_terminal():
+        raise missing
+    try:
+        return str(typer.prompt(prompt, hide_input=True, confirmation_prompt=twice, err=True))
+    except Abort as error:
+        if isinstance(error.__context__, EOFError):
+            raise missing from None
+        raise
+
+
+def _has_terminal() -> bool:
+    """Return whether a person can be asked: the process has a terminal, whatever its standard input is."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return sys.stdin.isatty()
+    return True
 
 
 def site_of(config: Path) -> PartyConfig:
@@ -332,7 +372,7 @@ _PASSPHRASE_BYTES: Final = 1 << 16
 
 def _passphrase(file: Path | None, *, twice: bool) -> str:
     if file is None:
-        return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=twice, err=True))
+        return ask_passphrase("passphrase", hint="give --passphrase-file FILE", twice=twice)
     try:
         with file.open("rb") as stream:
             lines = stream.read(_PASSPHRASE_BYTES).decode("utf-8").splitlines()

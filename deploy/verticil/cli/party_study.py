@@ -11,7 +11,7 @@ import typer
 
 from verticil.cli import party_text
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
-from verticil.cli.party_site import ApproverOption, ConfigOption, StudyArgument, approver_name, site_of
+from verticil.cli.party_site import ApproverOption, ConfigOption, StudyArgument, approver_name, ask_passphrase, site_of
 from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ KeyOption = Annotated[
 ]
 
 
-def ask_passphrase(key: Path) -> str:
+def ask_key_passphrase(key: Path) -> str:
     """Ask for the passphrase of a key's file, in this terminal."""
-    return str(typer.prompt(f"passphrase of {key}", hide_input=True, err=True))
+    return ask_passphrase(f"passphrase of {key}", hint="run the command in a terminal")
 
 
 class Against(StrEnum):
@@ -183,7 +183,7 @@ def approve(
     from verticil.party.policy.voting import approver_key
 
     document, who = site_of(config), approver_name(approver)
-    own = approver_key(document, who, key, passphrase=ask_passphrase)
+    own = approver_key(document, who, key, passphrase=ask_key_passphrase)
     view = approve_study(document, study, who, key=own)
     if emit(view, form=form):
         return
@@ -246,11 +246,11 @@ def countersign(
         if not emit(denial, form=form):
             put(f"refused {denial.study} ({denial.digest[:16]}): it is not published")
         return
-    who = approver_name(approver)
     if look:
         view = commands.look(document, study)
     else:
-        own = approver_key(document, who, key, passphrase=ask_passphrase)
+        who = approver_name(approver)
+        own = approver_key(document, who, key, passphrase=ask_key_passphrase)
         view = commands.countersign(document, study, who, key=own)
     if emit(view, form=form):
         return
