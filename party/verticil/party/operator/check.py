@@ -18,6 +18,12 @@ from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.sources.open_source import missing_columns
 from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.local_dataset import compounds_of, origins, stated_of
+from verticil.party.operator.policy_checks import (
+    check_approvers,
+    list_small_table,
+    list_unknown_columns,
+    list_unknown_recipients,
+)
 from verticil.party.operator.same_people import problems, read_people
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
@@ -175,6 +181,10 @@ def check(config: PartyConfig, study: Study | None = None, *, counts: bool = Tru
         key_check = check_key(config.linkage_key)
     except VerticilError as error:
         faults.append(error)
+    try:
+        check_approvers(config)
+    except VerticilError as error:
+        faults.append(error)
     if study is not None:
         try:
             table_questions = questions(config, study)
@@ -182,6 +192,7 @@ def check(config: PartyConfig, study: Study | None = None, *, counts: bool = Tru
             faults.append(error)
     tables, table_faults, remarks = _tables(config, study, counts=counts)
     faults += table_faults
+    remarks += list_unknown_recipients(config, study)
     try:
         with Site.open(config) as site:
             site.ledger.check_rows()
@@ -218,6 +229,7 @@ def _tables(
     tables: list[TableHeader | TableFit] = []
     faults: list[VerticilError] = []
     remarks: list[Remark] = []
+    names: set[str] = set()
     try:
         places = {} if study is None else origins(config, study)
     except VerticilError as error:
@@ -225,8 +237,9 @@ def _tables(
     for name, rule in config.datasets.items():
         try:
             there = header(rule)
+            names.update(there, rule.columns)
             for related_rule in rule.tables.values():
-                header(related_rule)
+                names.update(header(related_rule), related_rule.columns)
             if study is None:
                 tables.append(TableHeader(dataset=name, columns=len(there)))
                 continue
@@ -239,7 +252,7 @@ def _tables(
                 report = _report(config, study, rule, list(own))
                 table_counts = _counts(report)
                 faults += report.faults
-                remarks += report.remarks
+                remarks += [*report.remarks, *list_small_table(config, name, report.n_rows)]
                 related = [table for table in study.related if table.party == config.name and table.name in rule.tables]
                 if related and not report.faults:
                     folder, normalise = config.state_directory, study.linkage.normalise
@@ -256,6 +269,8 @@ def _tables(
             tables.append(fit)
         except VerticilError as error:
             faults.append(error)
+    if not faults:  # else the columns of a table may not be known
+        remarks += list_unknown_columns(config, names)
     return tables, faults, remarks
 
 

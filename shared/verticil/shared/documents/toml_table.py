@@ -226,6 +226,7 @@ def is_name(text: str) -> bool:
 
 
 def near_hint(name: str, names: Iterable[str]) -> str:
-    """Return a hint that names what is nearest to `name`; empty when nothing is near."""
-    near = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f"did you mean '{near[0]}'?" if near else ""
+    """Return a hint that names what is nearest to `name`, whatever the case of its letters; empty when nothing is near."""
+    folded = {other.casefold(): other for other in names}
+    near = difflib.get_close_matches(name.casefold(), folded, 1, 0.5)
+    return f"did you mean '{folded[near[0]]}'?" if near else ""
