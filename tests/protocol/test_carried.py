@@ -484,6 +484,10 @@ def test_feature_38_what_is_not_for_this_side_is_refused_and_a_withdrawal_is_car
         async with at_work(made, tmp_path / "sticks") as ferry:
             digest = await ferry.submit(study(tmp_path))
             await ferry.desk.export_bundle("north", norths := ferry.new("for north"), plain=True)
+            with pytest.raises(PeerFault, match="party 'nroth': no study names it") as caught:
+                await ferry.desk.export_bundle("nroth", mistyped := ferry.new("for nroth"), plain=True)
+            assert (caught.value.code, caught.value.hint) == ("PARTY_UNKNOWN", "did you mean 'north'?")
+            assert not mistyped.exists()
             with pytest.raises(GateFailed, match="party is 'north', expected 'island'"):
                 await site_desk.import_bundle(ferry.island, norths)
             await ferry.to_island()

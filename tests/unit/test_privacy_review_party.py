@@ -319,7 +319,7 @@ def test_a_later_study_of_the_same_id_is_not_approved_in_its_place(folder, relea
         with pytest.raises(Misuse, match="2 studies have this name") as caught:
             site.state.find("heart")
         assert caught.value.hint == (
-            f"give ANALYST/ID or the digest of the one that you mean: heart {first.hex()[:16]} (awaiting approval),"
+            f"give the digest of the one that you mean: heart {first.hex()[:16]} (awaiting approval),"
             f" heart {second.hex()[:16]} (awaiting approval)"
         )
         assert site.state.find(first.hex()).digest == first

@@ -32,10 +32,14 @@ class Connection:
             Misuse: USAGE with a party's certificate.
         """
         if self.control is None:
-            raise Misuse(
-                "USAGE", f"{self.identity.uri}: this command needs an analyst's certificate", hint="--certificate"
-            )
+            raise needs_analyst(self.identity)
         return self.control
+
+
+def needs_analyst(identity: Identity) -> Misuse:
+    """Return the error of a command that was given a party's certificate and needs an analyst's."""
+    message = f"{identity.uri}: this command needs an analyst's certificate"
+    return Misuse("USAGE", message, hint="give an analyst's with --certificate")
 
 
 @asynccontextmanager

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.analyst.federation import open_connection, submit_study
+from verticil.analyst.federation import needs_analyst, open_connection, submit_study
 from verticil.analyst.lint import refuse_hopeless
 from verticil.shared.core.errors import Misuse
+from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import identity_of, read_certificates
 from verticil.shared.study.states import State, require_withdrawn
 from verticil.wire.v1 import control_pb2
@@ -26,15 +27,18 @@ class LineSource:
         certificate: the analyst's; its key lies beside it.
 
     Raises:
-        Misuse: FILE_MISSING, CONFIG_INVALID.
+        Misuse: FILE_MISSING, CONFIG_INVALID; USAGE with a party's certificate.
         PeerFault: CERTIFICATE_INVALID.
     """
 
     def __init__(self, federation: Path, certificate: Path) -> None:
         self._files = federation, certificate
         identity = identity_of(read_certificates(certificate)[0])
+        if identity.role is Role.PARTY:
+            raise needs_analyst(identity)
         self.node = f"miner of {identity.federation}"
         self.reader = identity.name
+        self.role = identity.role
 
     async def version(self) -> object:
         """Return what is equal as long as no study has changed, and no party is further than before."""

@@ -151,12 +151,14 @@ def miner_ui(
     from verticil.analyst.miner_line import LineSource
     from verticil.miner.config import PAGE_HINT
     from verticil.miner.page.pages import miner_server
+    from verticil.shared.federation.identity.identity import Role
 
     source = LineSource(federation, certificate)
     with miner_server(source, _address(listen, hint=PAGE_HINT, has_tls=False)) as server:
-        _serve(
-            server, {"analyst": source.reader}, f"read the page, and submit and withdraw as {source.reader}", form=form
-        )
+        may = "read the page"
+        if source.role is Role.ANALYST:
+            may += f", and submit and withdraw as {source.reader}"
+        _serve(server, {str(source.role): source.reader}, may, form=form)
 
 
 def study_ui(

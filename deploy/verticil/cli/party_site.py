@@ -431,7 +431,8 @@ def purge(
         str | None, typer.Argument(metavar="[STUDY]", help="Id or digest of a study that has ended.")
     ] = None,
     older_than: Annotated[
-        int | None, typer.Option("--older-than", min=0, help="Only what was last worked on so many days ago.")
+        int | None,
+        typer.Option("--older-than", min=0, max=36_500, help="Only what was last worked on so many days ago."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list, with bytes.")] = False,
     config: ConfigOption = Path("party.toml"),

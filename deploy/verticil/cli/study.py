@@ -393,7 +393,8 @@ def submit(
     digest, state = asyncio.run(run())
     if not emit({"id": document.id, "digest": digest.hex(), "state": state.words}, form=form):
         put(f"submitted [bold]{document.id}[/], {state.words}\ndigest {digest.hex()}")
-        say("each party's officers now see it with: verticil party inbox")
+        if state in (State.SUBMITTED, State.AWAITING_APPROVAL):
+            say("each party's officers now see it with: verticil party inbox")
 
 
 @app.command(

@@ -28,7 +28,7 @@ from verticil.miner.rules.session import Session
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.documents.toml_table import is_name
+from verticil.shared.documents.toml_table import is_name, near_hint
 from verticil.shared.federation.airgap.bundle import (
     BundleEncryption,
     BundleEntries,
@@ -175,6 +175,7 @@ class Exchange:
             raise Misuse("USAGE", f"'{party[:80]}': not a party's name", hint="as in its certificate")
         async with self._one:
             encryption = self._encryption(party, plain=plain)
+            self._require_known(party)
             folder = self._folder(party)
             journal = load_journal(folder)
             entries = BundleEntries.anew(folder / "outgoing")
@@ -254,6 +255,16 @@ class Exchange:
         folder = self._config.state_directory / "carried" / party
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
+
+    def _require_known(self, party: str) -> None:
+        """Check that a study or federation.toml names the party, or that it has sent a bundle."""
+        session, federation = self._node.session, self._config.federation
+        records = [session.record(digest) for digest in self._node.catalogue.versions()]
+        names = {name for record in records for name in session.proposal(record).parties}
+        names |= {*federation.peers, *federation.sealing}
+        if party not in names and not load_journal(self._config.state_directory / "carried" / party).taken:
+            hint = near_hint(party, sorted(names)) or "give the name that stands in the party's certificate"
+            raise PeerFault("PARTY_UNKNOWN", f"party '{party}': no study names it", hint=hint)
 
     def _digest(self, name: str) -> bytes:
         match = choose(name, self._node.catalogue.submissions.names())

@@ -31,6 +31,7 @@ from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.protocol.statistics import EVERYONE
 from verticil.party.site import Site
+from verticil.party.storage.studies import unknown_study
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.documents.view_models import inlined, left_out
 from verticil.shared.federation.audit import AuditLine, AuditLines
@@ -343,6 +344,7 @@ def audit_entries(config: PartyConfig, *, study: str | None = None, last: int | 
         last: only so many of the newest.
 
     Raises:
+        Misuse: STUDY_UNKNOWN, no study and no line has this name.
         DataFault: SECRET_MISSING, STATE_CORRUPT.
     """
     with Site.open(config) as site:
@@ -350,6 +352,8 @@ def audit_entries(config: PartyConfig, *, study: str | None = None, last: int | 
         digests = {record.digest.hex() for record in site.state.studies() if study and fits(study, record.named)}
     if study is not None:
         lines = [line for line in lines if line.text("study") in digests or _is_of(line, study)]
+        if not lines and not digests:
+            raise unknown_study(study)
     return AuditLines(entries=tuple(lines if last is None else lines[-last:]))
 
 

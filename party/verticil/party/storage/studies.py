@@ -232,7 +232,7 @@ class PartyState:
         """
         records = self._find_records("s.digest = ?", digest)
         if not records:
-            raise _unknown(digest.hex())
+            raise unknown_study(digest.hex())
         return records[0]
 
     def _find_records(self, which: str, value: Cell) -> tuple[StudyRecord, ...]:
@@ -321,7 +321,7 @@ class PartyState:
             return whole
         matches = [study for study in studies.values() if fits(name, study.named)]
         if not matches:
-            raise _unknown(name)
+            raise unknown_study(name)
         if len(matches) > 1:
             raise ambiguous(name, [(study.named, State(study.task.state).words) for study in matches])
         return matches[0]
@@ -444,6 +444,7 @@ class PartyState:
         return self._database.first(Heartbeat, "SELECT * FROM heartbeat")
 
 
-def _unknown(name: str) -> Misuse:
+def unknown_study(name: str) -> Misuse:
+    """Return the error of a name that no study here has."""
     hint = "see `verticil party status`; a study appears when the daemon has heard of it"
     return Misuse("STUDY_UNKNOWN", f"study '{name}': this party does not know it", hint=hint)

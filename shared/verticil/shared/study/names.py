@@ -87,11 +87,11 @@ def ambiguous(name: str, matches: Iterable[tuple[Named, str]]) -> Misuse:
         name: as a person gave it.
         matches: the studies, and what else tells them apart.
     """
-    lines = [
-        f"{study.text} {study.digest.hex()[:16]}{f' ({words})' if words else ''}" for study, words in list(matches)
-    ]
+    pairs = list(matches)
+    lines = [f"{study.text} {study.digest.hex()[:16]}{f' ({words})' if words else ''}" for study, words in pairs]
+    is_told_apart = len({study.text for study, _ in pairs}) == len(pairs)
     return Misuse(
         "STUDY_UNKNOWN",
         f"study '{name[:100]}': {len(lines)} studies have this name, expected one",
-        hint=f"give ANALYST/ID or the digest of the one that you mean: {shortened(lines, _SHOWN)}",
+        hint=f"give {'ANALYST/ID or ' if is_told_apart else ''}the digest of the one that you mean: {shortened(lines, _SHOWN)}",
     )

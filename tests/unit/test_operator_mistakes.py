@@ -1,0 +1,97 @@
+"""Mistyped names and numbers in commands: each is named, and nothing is done in place of what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from support.documents import party_toml, study_toml
+from support.site_folder import opened, task_of, write_site
+from verticil.cli import study as study_commands
+from verticil.cli.main import main
+from verticil.shared.core.errors import Misuse
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.study.document import Study
+from verticil.shared.study.names import Named, choose
+from verticil.shared.study.states import State
+
+
+@pytest.fixture
+def config(tmp_path: Path, release_study: Study) -> str:
+    """The party.toml of a site that knows one study."""
+    write_site(tmp_path, party_toml(), people=10)
+    with opened(tmp_path) as site:
+        site.state.remember(task_of(release_study), release_study.id, utc_now())
+    return str(tmp_path / "party.toml")
+
+
+def test_the_audit_log_of_a_study_that_nobody_knows_is_an_error(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["party", "audit", "show", "--study", "nope", "--config", config]) == 2
+    assert "error STUDY_UNKNOWN: study 'nope'" in capsys.readouterr().err
+    assert main(["party", "audit", "show", "--study", "heart", "--config", config]) == 0
+    assert "nothing is written there" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("days", "code"), [("36500", 0), ("999999", 2)])
+def test_an_age_in_days_has_a_bound(config: str, days: str, code: int) -> None:
+    assert main(["party", "purge", "--older-than", days, "--config", config]) == code
+
+
+@pytest.mark.parametrize(
+    ("submitters", "ways"),
+    [(("lee", "mia"), "give ANALYST/ID or the digest of"), (("lee", "lee"), "give the digest of")],
+)
+def test_a_hint_says_what_tells_studies_apart(submitters: tuple[str, str], ways: str) -> None:
+    digests = [bytes.fromhex("ab" * 4 + f"{index:02x}" * 28) for index in range(2)]
+    studies = [
+        Named(digest=one, study_id="hearts", submitter=who) for one, who in zip(digests, submitters, strict=True)
+    ]
+    with pytest.raises(Misuse, match="2 studies have this name") as caught:
+        choose("abababab", studies)
+    assert caught.value.hint.startswith(ways)
+
+
+@pytest.mark.parametrize("state", [State.AWAITING_APPROVAL, State.PUBLISHED])
+def test_officers_see_a_study_only_while_it_waits_for_them(
+    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncGenerator[None]:
+        yield None
+
+    async def submitted(*_: object) -> tuple[bytes, State]:
+        return b"d" * 32, state
+
+    monkeypatch.setattr(study_commands, "open_connection", connected)
+    monkeypatch.setattr(study_commands, "submit_study", submitted)
+    (tmp_path / "study.toml").write_text(
+        study_toml("clinic.smoker: yes no", "insurer.sum: low high", minimum=1000, epsilon=2.0)
+    )
+    assert main(["study", "submit", str(tmp_path / "study.toml")]) == 0
+    assert ("party inbox" in capsys.readouterr().out) == (state is State.AWAITING_APPROVAL)
+
+
+def test_a_page_of_studies_says_what_the_certificate_may_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_authority(tmp_path, "trial")
+    for role in (Role.PARTY, Role.CONSUMER, Role.ANALYST):
+        issue(tmp_path, role, role, tmp_path)
+    served: list[object] = []
+    monkeypatch.setattr("verticil.cli.pages._serve", lambda _, node, may, **__: served.extend((node, may)))
+
+    def page(role: Role) -> int:
+        return main(["miner", "ui", "--certificate", str(tmp_path / f"{role}.crt"), "--listen", "127.0.0.1:0"])
+
+    assert [page(role) for role in (Role.PARTY, Role.CONSUMER, Role.ANALYST)] == [2, 0, 0]
+    assert served == [
+        {"consumer": "consumer"},
+        "read the page",
+        {"analyst": "analyst"},
+        "read the page, and submit and withdraw as analyst",
+    ]
