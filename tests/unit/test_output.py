@@ -127,7 +127,8 @@ def test_a_stream_that_cannot_be_written_keeps_the_exit_code_and_the_quiet(
     command: str, code: int, in_stderr: str
 ) -> None:
     line = f"{sys.executable} -m verticil.cli {command}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, in_stderr in done.stderr, bool(in_stderr)) == (code, True, bool(done.stderr))
     assert not any(word in done.stderr for word in ("Traceback", "INTERNAL", "Exception ignored"))
 
