@@ -386,10 +386,10 @@ def test_a_frame_and_parquet_are_the_same_table(clinic: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("name", ["records.csv", "records.parquet"])
+@pytest.mark.parametrize("name", ["records.csv", "records.CSV", "records.parquet"])
 def test_records_alone(clinic: Path, name: str) -> None:
     found = again(clinic, name)
-    written = pd.read_csv(clinic / name) if name.endswith("csv") else pd.read_parquet(clinic / name)
+    written = pd.read_csv(clinic / name) if name.lower().endswith("csv") else pd.read_parquet(clinic / name)
     assert written.astype(str).equals(found.records.astype(str))
     assert len(written) == 300
 
@@ -502,6 +502,13 @@ def twice(frame: pd.DataFrame) -> pd.DataFrame:
         (people, {"epsilon": 0.0015, "method": "privbayes"}, Misuse, "STUDY_INVALID.*tables: noise of"),
         (people, {"out": "people.csv"}, Misuse, "FILE_EXISTS"),
         (people, {"out": "no/such/folder"}, Misuse, "FILE_MISSING"),
+        (people, {"out": "/proc/records.csv"}, Misuse, "FILE_MISSING: /proc/records.csv: cannot be written"),
+        (
+            people,
+            {"out": "records.XLSX"},
+            Misuse,
+            "USAGE.*expected a folder, or a name that ends with .csv or .parquet",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_spent(

@@ -127,6 +127,13 @@ def test_another_seed_gives_other_numbers_and_nothing_is_overwritten(tmp_path: P
         values[0].write(tmp_path / "none" / "a")
 
 
+@pytest.mark.parametrize(("out", "says"), [(".", "FILE_EXISTS"), ("/proc/evaluation", "cannot be written")])
+def test_where_nothing_can_be_written_nothing_is_computed(tmp_path: Path, out: str, says: str) -> None:
+    asked = ("--real", tmp_path / "none.csv", "--synthetic", tmp_path / "none.csv", "--out", tmp_path / out)
+    with pytest.raises(Misuse, match=says):
+        CliRunner().invoke(app, ["evaluate", *map(str, asked)], catch_exceptions=False)
+
+
 def test_only_some_metrics_and_each_that_runs_is_told_before() -> None:
     told: list[tuple[str, float]] = []
     found = evaluate(people(1), people(3), only=["columns", "knowledge"], progress=lambda *step: told.append(step))

@@ -13,12 +13,14 @@ import pytest
 
 from support.releases import random_mixture
 from verticil.cli.main import main
-from verticil.shared.core.errors import GateFailed
+from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.numerics.model import elimination
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.drawing import open_models
 from verticil.shared.release.formats import model_json
+from verticil.shared.release.formats.table_files import write_table
 from verticil.shared.study.vocabulary import SAMPLING
 from verticil.shared.synthesis import synthesis
 from verticil.shared.synthesis.record_checks import read_records
@@ -116,6 +118,13 @@ def test_a_network_too_wide_is_refused_with_what_asked_for_it(folder, monkeypatc
         assert message.startswith(where)
         assert "expected at most 3" in message
     assert not (folder / "a.csv").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_drawn(folder, capsys):
+    assert main(["release", "sample", str(folder), "-n", "5", "--out", "/proc/a.csv"]) == 2
+    assert "/proc/a.csv: cannot be written" in capsys.readouterr().err
+    with pytest.raises(Misuse, match="cannot be written"):
+        write_table(pd.DataFrame({"a": ["x"]}), Path("/proc/a.CSV"), schema=open_models(folder).schema)
 
 
 def test_evidence_of_probability_zero_is_refused(folder, capsys):

@@ -136,10 +136,10 @@ def synthesize(
         Misuse, DataFault, Refusal: as ``verticil synthesize``.
     """
     from verticil.curator import synthesize as synthesized
-    from verticil.curator.synthesis import TABLES, free_place
+    from verticil.curator.synthesis import free_place, is_table
     from verticil.shared.privacy.accounts import Cost
 
-    if out is not None and Path(out).suffix in TABLES:
+    if out is not None and is_table(Path(out)):
         raise Misuse(
             "USAGE", f"out: got '{out}', expected a folder", hint="release.table() has the records: save those"
         )

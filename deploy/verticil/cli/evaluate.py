@@ -128,8 +128,10 @@ def evaluate_own_command(
 
 def answer(run: Callable[[Progress], Evaluation], *, fail_over: Path | None, out: Path | None, form: Format) -> None:
     """Run an evaluation, write it, print it, and hold it against limits."""
+    from verticil.evaluate.evaluation import free_place
     from verticil.evaluate.limits import find_exceeded, limits_of
 
+    free_place(out or free_folder("verticil-evaluation"))
     limits = {} if fail_over is None else limits_of(fail_over)
     console = errors_console()
     with progress(console) as tell:

@@ -208,13 +208,15 @@ def sample(
     from verticil.shared.numerics.knowledge.columns import columns
     from verticil.shared.release.drawing import draw_record_tables, open_models
     from verticil.shared.release.formats.table_files import write_table
+    from verticil.shared.storage.disk import check_place
 
-    if out.suffix not in {".csv", ".parquet"}:
+    if out.suffix.lower() not in {".csv", ".parquet"}:
         raise Misuse("USAGE", f"--out: got '{out.name}', expected a name that ends with .csv or .parquet")
     if out.exists():
         raise Misuse(
             "FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file with --out"
         )
+    check_place(out)
     models = open_models(folder)
     source_name: Source | None = None if source is None else source.value
     with _options_named():

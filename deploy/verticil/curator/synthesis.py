@@ -29,6 +29,7 @@ from verticil.curator.related import files_of
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import Method, changes, owners_study, with_columns_measured
+from verticil.party.dataset.sources.source_table import ENDINGS
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.core.name_lists import shortened
 from verticil.shared.federation.identity.pki import utc_now
@@ -36,6 +37,7 @@ from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.figures import delta_words
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.disk import check_place
 from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from verticil.shared.release.formats.posterior import PublishedPosterior
 
 TABLES: Final = (".csv", ".parquet")
-"""Ends of files that get the records alone."""
+"""Ends of files that get the records alone, in small or capital letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,7 +145,7 @@ def synthesize(
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, UNREVIEWED, USAGE.
-        DataFault: the table cannot be used, or LEARNING_FAILED.
+        DataFault: the table cannot be used, DISK_FULL, or LEARNING_FAILED.
         Refusal: BUDGET_EXCEEDED.
     """
     from verticil.curator.comparison import compare_methods
@@ -164,7 +166,7 @@ def synthesize(
     require_reviewed(document)
     own_study = owners_study(document, method=method, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
-    if own_study.related and target is not None and target.suffix in TABLES:
+    if own_study.related and target is not None and is_table(target):
         raise Misuse(
             "USAGE",
             f"--out: got '{out}', one file, and study '{own_study.id}' has related tables, expected a folder",
@@ -198,7 +200,7 @@ def synthesize(
             codes, records = records_of(result, own_study, models)
         if target is not None:
             step(f"writing {target}")
-            if target.suffix in TABLES:
+            if is_table(target):
                 write_records(records, target, own_study)
             else:
                 drawn_records = DrawnRecords(codes=codes, table=records)
@@ -251,14 +253,29 @@ def _worth_of(worth: Worth | None, comparison: Sequence[Compared] | None) -> Wor
     return measured(one_way, two_way, rows[INDEPENDENT][1].mean, worth)
 
 
+def is_table(place: Path) -> bool:
+    """Return whether a place, by its ending, is that of a file with the records alone."""
+    return place.suffix.lower() in TABLES
+
+
 def free_place(out: Path) -> Path:
-    """Return the place for what is written; an empty folder is none in the way."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir()) and out.suffix not in TABLES):
+    """Return the place for what is written, where it can be; an empty folder is none in the way.
+
+    Raises:
+        Misuse: USAGE, it has the ending of a table that is not written; FILE_EXISTS; FILE_MISSING, nothing can be made there.
+        DataFault: DISK_FULL, FILES_EXHAUSTED.
+    """
+    if out.suffix.lower() in ENDINGS and not is_table(out):
+        raise Misuse(
+            "USAGE",
+            f"{out}: records are not written as {out.suffix}, expected a folder, or a name that ends with {' or '.join(TABLES)}",
+            hint="name another place with --out",
+        )
+    if out.exists() and not (out.is_dir() and not any(out.iterdir()) and not is_table(out)):
         raise Misuse(
             "FILE_EXISTS", f"{out}: exists already", hint="name another one with --out: nothing is overwritten"
         )
-    if not out.absolute().parent.is_dir():
-        raise Misuse("FILE_MISSING", f"{out.absolute().parent}: no such folder", hint="make it, or name another place")
+    check_place(out)
     return out
 
 

@@ -48,7 +48,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.core.installation import install_command
 from verticil.shared.documents.json_document import Json
 from verticil.shared.release.plot import Plot
-from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.disk import check_place, write_fault
 from verticil.shared.study.document import Study
 from verticil.shared.study.related_tables import people_study
 from verticil.tables.texts import TextTable
@@ -172,19 +172,17 @@ class Evaluation:
         """Make a folder with the page and the document.
 
         Raises:
-            Misuse: FILE_EXISTS; FILE_MISSING, there is no folder that it could be made in.
-            DataFault: DISK_FULL, STATE_READ_ONLY.
+            Misuse: FILE_EXISTS; FILE_MISSING, there is no folder that it could be made in, or nothing can be written there.
+            DataFault: DISK_FULL, FILES_EXHAUSTED.
         """
-        place = Path(folder)
-        if place.exists():
-            raise Misuse("FILE_EXISTS", f"{place}: exists already", hint="name another one: nothing is overwritten")
-        if not place.absolute().parent.is_dir():
-            raise Misuse("FILE_MISSING", f"{place.absolute().parent}: no such folder")
-        with disk_faults(place):
+        place = free_place(folder)
+        try:
             place.mkdir()
             (place / HTML).write_text(self._repr_html_(), encoding="utf-8")
             text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1, allow_nan=False)
             (place / JSON).write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise write_fault(error, place) from None
         return place
 
     def _repr_html_(self) -> str:
@@ -195,6 +193,19 @@ class Evaluation:
     def __repr__(self) -> str:
         lines = [f"{item.candidate}: {item.words}" for item in self.summaries]
         return "\n".join([f"Evaluation of {len(self.summaries)} tables by {len(self.measured)} metrics", *lines[:2]])
+
+
+def free_place(folder: Path | str) -> Path:
+    """Return the place of a folder that `Evaluation.write` can make; a caller asks before the work.
+
+    Raises:
+        Misuse, DataFault: as `Evaluation.write`.
+    """
+    place = Path(folder)
+    if place.exists():
+        raise Misuse("FILE_EXISTS", f"{place}: exists already", hint="name another one: nothing is overwritten")
+    check_place(place)
+    return place
 
 
 def evaluate(

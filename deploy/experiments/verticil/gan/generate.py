@@ -30,7 +30,7 @@ from verticil.curator.reading import Table, as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import owners_study
-from verticil.curator.synthesis import TABLES, delta_warning, free_place, write_records
+from verticil.curator.synthesis import delta_warning, free_place, is_table, write_records
 from verticil.gan.accounting import GeneratorTraining, study_training
 from verticil.gan.settings import AnySettings, AutoencoderSettings, Settings, generator_name, settings_text
 from verticil.party.dataset.column_draws import ColumnDraw
@@ -172,7 +172,7 @@ def generate(
         )
         if target is not None:
             step(f"writing {target}")
-            if target.suffix in TABLES:
+            if is_table(target):
                 write_records(records, target, owned)
             else:
                 _publish(target, found)

@@ -151,6 +151,25 @@ def write_fault(error: OSError, path: Path, *, hint: str = "make room there and 
     )
 
 
+def check_place(place: Path) -> None:
+    """Refuse a place where no file or folder can be made, before the work whose result is written there.
+
+    A folder beside it with a longer name is made and removed, as the place itself is made later.
+
+    Raises:
+        Misuse: FILE_MISSING, there is no such folder, or nothing can be made in it.
+        DataFault: DISK_FULL, FILES_EXHAUSTED.
+    """
+    folder = place.absolute().parent
+    if not folder.is_dir():
+        raise Misuse("FILE_MISSING", f"{folder}: no such folder", hint="make it, or name another place")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=folder):
+            pass
+    except OSError as error:
+        raise write_fault(error, place) from None
+
+
 def create_file(path: Path, content: bytes, *, mode: int, exists_hint: str) -> None:
     """Make one new file; see `create_files`."""
     create_files({path: (content, mode)}, exists_hint=exists_hint)

@@ -31,7 +31,7 @@ from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.written_values.dates import strptime_format
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.formats.related_package import related_documents
-from verticil.shared.storage.disk import is_disk_full
+from verticil.shared.storage.disk import is_disk_full, write_fault
 from verticil.shared.storage.durable import rename, sync_file
 from verticil.shared.study.document import IdentifierRule, Study
 from verticil.shared.study.protocols import protocol_of
@@ -196,11 +196,19 @@ def write_table(
     schema: Schema,
     identifier: IdentifierRule | None = None,
 ) -> None:
-    """Write a table as its file's ending says: CSV, else Parquet; arguments and errors as of `write_csv`."""
-    if path.suffix == ".csv":
-        write_csv(frames, path, schema=schema, identifier=identifier)
-    else:
-        write_parquet(frames, path, identifier=identifier)
+    """Write a table as its file's ending says: CSV, else Parquet; arguments as of `write_csv`.
+
+    Raises:
+        DataFault: DISK_FULL, FILES_EXHAUSTED.
+        Misuse: FILE_MISSING, the file cannot be written.
+    """
+    try:
+        if path.suffix.lower() == ".csv":
+            write_csv(frames, path, schema=schema, identifier=identifier)
+        else:
+            write_parquet(frames, path, identifier=identifier)
+    except OSError as error:
+        raise write_fault(error, path) from None
 
 
 _PROFILE = "https://datapackage.org/profiles/2.0"
