@@ -77,9 +77,17 @@ def test_an_id_that_repeats_is_answered_with_both_ways(folder: Path) -> None:
     assert 'summary = "count"' in caught.value.hint
 
 
+def test_people_with_an_id_alone_are_refused_with_what_is_missing(folder: Path) -> None:
+    pd.read_csv(folder / "people.csv")[["pid"]].to_csv(folder / "people.csv", index=False)
+    with pytest.raises(
+        DataFault, match="it has only the id, and a study with related tables needs one column of the person"
+    ):
+        drafted(folder)
+
+
 def test_rows_without_the_persons_id_are_refused(folder: Path) -> None:
     pd.read_csv(folder / "visits.csv").drop(columns="pid").to_csv(folder / "visits.csv", index=False)
     with pytest.raises(DataFault, match=r"visits\.csv: no column 'pid'"):
         drafted(folder)
-    with pytest.raises(Misuse, match=r"got the party name 'bank\.visits'"):
+    with pytest.raises(Misuse, match=r"party 'bank' has no table of people.*bank=FILE"):
         draft_study({"clinic": folder / "people.csv", "bank.visits": folder / "visits.csv"})

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from verticil.analyst.draft import NOTE, REVIEW, Wording, draft, draft_study
+from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.column_draws import Column
 from verticil.party.dataset.source import check_records, read_records
@@ -210,6 +211,14 @@ def test_usage_errors(tmp_path: Path):
         draft({})
     with pytest.raises(Misuse, match="party name"):
         draft({"a b": tmp_path / "t.csv"})
+
+
+def test_names_that_no_table_has_are_refused(folder: Path) -> None:
+    with pytest.raises(DataFault, match=r"--public-column: no column 'sxe'.*'sex'"):
+        drafted(folder, clinic="clinic.csv", wording=Wording(public_columns=("age", "sxe")))
+    with pytest.raises(Misuse, match="--sheet: got 'S', and no table is a workbook"):
+        drafted(folder, clinic="clinic.csv", wording=Wording(sheet="S"))
+    assert main(["table", str(folder / "clinic.csv"), "--sheet", "S"]) == 2
 
 
 CODED = [str(20 + i * 13 % 60) for i in range(90)]

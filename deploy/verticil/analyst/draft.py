@@ -28,7 +28,7 @@ import numpy as np
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.core.name_lists import shortened
-from verticil.shared.documents.toml_table import quoted
+from verticil.shared.documents.toml_table import near_hint, quoted
 from verticil.shared.documents.written_values.reading import MOMENTS, NUMBERS
 from verticil.shared.numerics.estimation.profiles import n_histograms
 from verticil.shared.study.rules import is_party_name
@@ -37,6 +37,7 @@ from verticil.shared.study.vocabulary import MAX_VARIABLES, PLACEHOLDERS, PUBLIC
 from verticil.tables.columns import Choice, ColumnProfile, TableProfile
 from verticil.tables.profile import ID_NAMES, ONE_ROW, profile_table
 from verticil.tables.ranges import FEWEST_ROWS, ends_a_scale, means, rounded_bounds
+from verticil.tables.reading import check_sheet
 from verticil.tables.texts import TextColumn
 from verticil.tables.words import column_reasons, has_own_end, value_text
 
@@ -127,7 +128,8 @@ def draft_study(tables: Mapping[str, Path], *, wording: Wording | None = None, t
         today: the day (UTC) that the expiry is counted from, a year ahead; default: now.
 
     Raises:
-        Misuse: USAGE, no table, or a party's name cannot stand in a certificate.
+        Misuse: USAGE, no table, a party without a table of people, a party's name that cannot stand in a certificate, or a sheet
+            where no table is a workbook.
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY; DATA_COLUMN_MISSING; DATA_ID_MISSING, no column is in all
             tables and unique in each; DATA_ID_DUPLICATE, the id that was named is not unique.
     """
@@ -138,6 +140,10 @@ def draft_study(tables: Mapping[str, Path], *, wording: Wording | None = None, t
     related = {name: path for name, path in tables.items() if name.partition(".")[0] in tables and "." in name}
     tables = {name: path for name, path in tables.items() if name not in related}
     for party in tables:
+        owner, dot, _ = party.partition(".")
+        if dot and is_party_name(owner):
+            problem = f"party '{owner}' has no table of people, expected one beside '{party}'"
+            raise Misuse("USAGE", problem, hint=f"give it as {owner}=FILE")
         if not is_party_name(party):
             raise Misuse(
                 "USAGE", f"got the party name '{party}', expected 1 to 63 of A-Z a-z 0-9 _ -, a letter or digit first"
@@ -146,16 +152,25 @@ def draft_study(tables: Mapping[str, Path], *, wording: Wording | None = None, t
     epsilon = _EPSILON if len(tables) > 1 else None
     only = (wording.id_column, *wording.columns) if wording.columns and wording.id_column else wording.columns
     choice = Choice(epsilon=epsilon, columns=only, sheet=wording.sheet)
+    check_sheet([*tables.values(), *related.values()], wording.sheet)
     read = {party: profile_table(party, path, choice) for party, path in tables.items()}
     id_column = _id_column(read, tables, wording)
     rows = [_rows_of(name, path, id_column, choice, wording) for name, path in related.items()]
+    names = [
+        *(item.name for table in read.values() for item in table.columns),
+        *(name for own in rows for name in own.names),
+    ]
+    if absent := [name for name in wording.public_columns if name not in names]:
+        problem = f"--public-column: no column '{absent[0]}' is in the tables or among --columns"
+        raise DataFault("DATA_COLUMN_MISSING", problem, hint=near_hint(absent[0], names) or "leave it out")
     return _write(read, tables, wording, id_column, today or dt.datetime.now(dt.UTC).date(), related=rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """A drafted related table: its blocks, how it is read, notes, and how many columns it is in all slots."""
+    """A drafted related table: its columns, its blocks, how it is read, notes, and how many columns it is in all slots."""
 
+    names: Sequence[str]
     blocks: Sequence[str]
     settings: Sequence[str]
     notes: Sequence[str]
@@ -204,7 +219,8 @@ def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wor
         blocks.append("\n".join([first, f"table = {quoted(own_name)}", *rest]))
     named = dataclasses.replace(table, party=name)
     settings = list(_settings(named, id_column, {item.source: item.name for item in own}, wording))
-    return _Rows(blocks=blocks, settings=settings, notes=notes, n_columns=1 + most * len(variables))
+    names = [item.name for item in table.columns]
+    return _Rows(names=names, blocks=blocks, settings=settings, notes=notes, n_columns=1 + most * len(variables))
 
 
 def _write(
@@ -237,10 +253,14 @@ def _write(
             n_numbers += bool(lines) and bool(item.bins)
             drafted |= {names[item.source]: item} if lines else {}
         if not variables:
+            needs = ", and a study with related tables needs one column of the person" * bool(related)
             raise DataFault(
                 "DATA_EMPTY",
                 f"{tables[party].name}: no column can be proposed as a variable: "
-                + "; ".join(f"{quoted(item.name)}: {item.left_out}" for item in own[:5]),
+                + (
+                    "; ".join(f"{quoted(item.name)}: {item.left_out}" for item in own[:5])
+                    or f"it has only the id{needs}"
+                ),
             )
         most = max(most, len(variables))
         declared = [item for item in variables if len(read) > 1 or wording.declares_bins(item.name)]

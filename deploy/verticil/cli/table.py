@@ -27,8 +27,10 @@ def table_command(
     """
     from verticil.tables.columns import Choice
     from verticil.tables.profile import profile_table
+    from verticil.tables.reading import check_sheet
     from verticil.tables.words import column_lines
 
+    check_sheet([table], sheet)
     profile = profile_table("owner", table, Choice(columns=tuple(filter(None, columns.split(","))), sheet=sheet))
     lines = list(column_lines(profile))
     answer = {

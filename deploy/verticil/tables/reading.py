@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,8 +13,8 @@ from verticil.party.dataset.sources import workbooks
 from verticil.party.dataset.sources.csv_files import DELIMITERS
 from verticil.party.dataset.sources.opening import is_compressed, lines_of
 from verticil.party.dataset.sources.optional_packages import require_package
-from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, WORKBOOKS, DatasetRule, unreadable
-from verticil.shared.core.errors import DataFault
+from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, WORKBOOKS, DatasetRule, Format, unreadable
+from verticil.shared.core.errors import DataFault, Misuse
 from verticil.tables.delimiters import columns_in_runs, count_typed, find_form, has_units_below
 from verticil.tables.encodings import guess_encoding
 from verticil.tables.other_files import check_form, check_is_text
@@ -53,6 +54,27 @@ def check_is_file(path: Path) -> None:
     raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint=hint)
 
 
+def check_sheet(paths: Iterable[Path], sheet: str) -> None:
+    """Refuse the name of a sheet where no table is a workbook.
+
+    Args:
+        paths: the files of the tables.
+        sheet: that was asked for; empty: none.
+
+    Raises:
+        Misuse: USAGE.
+    """
+    if sheet and not any(_kind(path) in WORKBOOKS for path in paths):
+        raise Misuse("USAGE", f"--sheet: got '{sheet}', and no table is a workbook", hint="leave --sheet out")
+
+
+def _kind(path: Path) -> Format:
+    """Return what a file is by the ending of its name, before one of a packed file."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    ending = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _PACKINGS else suffixes[-1] if suffixes else ""
+    return ENDINGS.get(ending, "csv")
+
+
 def guess_reading(path: Path, *, sheet: str = "") -> Reading:
     """Guess how a file is read. One that is empty is for the reader to refuse.
 
@@ -65,9 +87,7 @@ def guess_reading(path: Path, *, sheet: str = "") -> Reading:
         Misuse: CONFIG_INVALID, its kind needs a package that is not installed.
     """
     check_is_file(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    ending = suffixes[-2] if len(suffixes) > 1 and suffixes[-1] in _PACKINGS else suffixes[-1] if suffixes else ""
-    kind = ENDINGS.get(ending, "csv")
+    kind = _kind(path)
     rule = DatasetRule(path=path, format=kind if kind not in DATABASES else "csv", id="", sheet=sheet)
     if not path.stat().st_size:
         return Reading(rule=rule)
