@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LISTED = 20
+_NUMBER = re.compile(r"\[?(-?[0-9]+(?:\.[0-9]+)?)")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,7 +200,7 @@ def _code(variable: Variable, value: object) -> int:
             number = np.nan
         if low <= number < high:
             return int(np.searchsorted(variable.bins, number, side="right")) - 1
-    near = [] if variable.kind in MOMENTS else difflib.get_close_matches(label, variable.labels, 1)
+    near = [] if variable.kind in MOMENTS else _near_labels(variable, label)
     numbers = ""
     if variable.bins is not None:
         first, last = (value_text(variable.kind, edge) for edge in (variable.bins[0], variable.bins[-1]))
@@ -207,6 +209,14 @@ def _code(variable: Variable, value: object) -> int:
         f"did you mean '{near[0]}'?" if near else f"its categories are {shortened(variable.labels, _LISTED)}{numbers}"
     )
     raise Misuse("USAGE", f"given: '{label}' is not a category of '{variable.name}'", hint=hint)
+
+
+def _near_labels(variable: Variable, text: str) -> list[str]:
+    """Return the label that is nearest to a text, if one is: the bin of the number that it begins with, else a spelling."""
+    if variable.bins is not None and (number := _NUMBER.match(text)) is not None:
+        place = int(np.searchsorted(variable.bins, float(number[1]), side="right")) - 1
+        return [variable.labels[place]] if 0 <= place < variable.n_bins else []
+    return difflib.get_close_matches(text, variable.labels, 1)
 
 
 def draw_record_tables(
