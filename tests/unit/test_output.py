@@ -45,6 +45,11 @@ def test_an_error_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) ->
     assert not any(line.startswith("ok: verified") for line in written.splitlines())
 
 
+def test_a_hint_that_is_a_help_text_has_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(tmp_path / "study.toml"), "--seed", "-3"]) == 2
+    assert "default: [simulation] seed" in capsys.readouterr().err
+
+
 def test_lines_and_tables_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     say(HOSTILE)
     shown = plain_table("category", right=("share",))

@@ -103,7 +103,7 @@ def _hint_of(error: TyperException) -> str:
     """Return what the parameter is that is missing or wrong, and which command says more."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     command = "verticil" if context is None else context.command_path
-    meaning = getattr(parameter, "help", None) or ""
+    meaning = (getattr(parameter, "help", None) or "").replace("\\[", "[")  # help texts are markup, and hints are none
     return f"{meaning} {command} --help says what can be given, with an example".lstrip()
 
 
