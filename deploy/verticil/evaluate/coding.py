@@ -249,9 +249,15 @@ def _common(tables: Mapping[str, TextTable]) -> tuple[list[str], list[str]]:
             column_list = ", ".join(f"'{column}'" for column in missing_columns)
             if len(names) - len(missing_columns) < 2:
                 hint = f"it has {len(table.columns)} columns; is its first row a header?"
+                problem = f"{name}: no column {column_list} of the real table; fewer than two are in both"
+                if len(table.columns) < 2:
+                    problem = (
+                        f"{name}: it has one column, expected at least two: metrics compare how columns go together"
+                    )
+                    hint = "give a table with more columns of the real one"
                 raise DataFault(
                     "DATA_COLUMN_MISSING",
-                    f"{name}: no column {column_list} of the real table; fewer than two are in both",
+                    problem,
                     hint=_other_spelling(missing_columns, table, real) or hint,
                 )
             spelling = _other_spelling(missing_columns, table, real)
