@@ -447,6 +447,11 @@ def test_only_an_owner_alone_may_leave_bins_to_be_measured(tmp_path: Path) -> No
         owners_study(read_study_text(STUDY + rule, Path(), by_owner=True), method="joint", epsilon=1)
 
 
+def test_private_bins_without_noise_are_answered_with_what_can_be_done() -> None:
+    with pytest.raises(Misuse, match=r"bins = 'private' goes with noise.*verticil synthesize --epsilon 1"):
+        owners_study(read_study_text(STUDY, Path(), by_owner=True), method="posterior", epsilon=math.inf)
+
+
 def test_nothing_is_measured_where_nothing_is_asked(tmp_path: Path) -> None:
     plain = STUDY.replace('bins = "private"\nbounds = [0, 120]', "bins = [0, 40, 60, 120]").replace(
         'bins = "private"\nbounds = [0, 1000000]', "bins = [0, 10, 1000, 1000000]"

@@ -77,7 +77,8 @@ def _check_measured_bins(study: Study, source: str) -> None:
         fail(
             where,
             f"{first} noise on tables",
-            hint="name [tables] with epsilon and delta, declare bins (study draft --with-bins), or run verticil synthesize",
+            hint="name [tables] with epsilon and delta, declare bins (study draft --with-bins), or run verticil synthesize "
+            "--epsilon 1",
         )
     if not protocol_of(study).whole_table:
         _check_measured_by_parties(study, names, source)
