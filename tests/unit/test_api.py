@@ -540,6 +540,16 @@ def test_a_study_is_edited_as_a_value_and_keeps_its_comments(made: Made, tmp_pat
     assert (caught.value.code, "structure" in caught.value.hint) == ("STUDY_INVALID", True)
 
 
+def test_a_study_of_one_party_keeps_what_its_variables_need_and_is_simulated_by_nobody() -> None:
+    drafted = vt.study.draft({"clinic": people()["clinic"]}, public=True).replace(structure={"max_parents": 0})
+    assert drafted.resolved.release.pairs
+    assert drafted.without_variable("age").resolved.release.pairs == ()
+    with pytest.raises(Misuse, match=r"variable: there is none, expected at least one"):
+        drafted.without_variable("age", "smoker")
+    with pytest.raises(Misuse, match=r"one party, 'clinic', expected at least two .*verticil synthesize"):
+        vt.simulate(drafted, {"clinic": people()["clinic"]})
+
+
 def test_a_study_of_the_library_is_the_commands_draft(made: Made) -> None:
     words = [f"{name}={path}" for name, path in made.tables.items()]
     assert vt.study.draft(made.tables).to_toml() == said(["study", "draft", *words, "--format", "json"])["study"]

@@ -163,6 +163,8 @@ class Study:
         for name in names:
             del content["variable"][self._place(content, name)]
         _taken_out(content, names)
+        if pairs := content.get("release", {}).get("pairs"):
+            content["release"]["pairs"] = [pair for pair in pairs if not {*names} & {*pair}]
         return self._write(content)
 
     def with_randomization(self, *names: str, **rule: object) -> Study:

@@ -97,7 +97,7 @@ def simulate(
         Network, synthetic records and figures.
 
     Raises:
-        Misuse: UNREVIEWED.
+        Misuse: UNREVIEWED; USAGE, the study has one party.
         VerticilError: whatever a node would refuse or fail with in a federation.
 
     A call from a notebook, where an event loop runs already, works too: the simulation has its own, in a thread of its own.
@@ -109,6 +109,9 @@ def simulate(
     from verticil.shared.study.reading import read_study
 
     document = study if isinstance(study, Study) else read_study(Path(study))
+    if len(document.parties) < 2:
+        problem = f"study '{document.id}' has one party, '{document.parties[0]}', expected at least two"
+        raise Misuse("USAGE", problem, hint="a study of one party is for verticil synthesize")
     if not unreviewed:
         require_reviewed(document)
     target = Path(out) if out is not None else None

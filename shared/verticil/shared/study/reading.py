@@ -87,6 +87,8 @@ def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
     columns, related = read_related(table)
     declared = schema_of(columns, table, "variable")
+    if not declared.variables:
+        table.fail("variable", "there is none, expected at least one", hint="declare each column in a [[variable]]")
     knowledge = _knowledge(table, declared, related, folder)
     following = _following(knowledge)
     schema = Schema(variables=tuple(variable for variable in declared.variables if variable.name not in following))
