@@ -383,6 +383,8 @@ def test_a_frame_and_parquet_are_the_same_table(clinic: Path) -> None:
     state = clinic / "verticil-curator"
     assert synthesize(clinic / "people.parquet", clinic / "study.toml").spending.again
     assert synthesize(people(), clinic / "study.toml", state=state, dataset="people").spending.again
+    with pytest.raises(DataFault, match="the table: no column 'c'"):
+        synthesize(people().drop(columns="c"), clinic / "study.toml", state=state, dataset="people")
 
 
 @pytest.mark.usefixtures("quick")
@@ -495,7 +497,12 @@ def twice(frame: pd.DataFrame) -> pd.DataFrame:
     [
         (few, {}, DataFault, "DATA_EMPTY: people.csv: 49 rows, expected at least 50"),
         (twice, {"id_column": "who"}, DataFault, "DATA_ID_DUPLICATE: people.csv: column 'who': 2 of 2000 rows"),
-        (lambda frame: frame.drop(columns="c"), {}, DataFault, "DATA_COLUMN_MISSING"),
+        (
+            lambda frame: frame.drop(columns="c"),
+            {},
+            DataFault,
+            r"DATA_COLUMN_MISSING.*\[draft.table.*\.columns\.VARIABLE\]",
+        ),
         (people, {"epsilon": -1.0}, Misuse, "STUDY_INVALID.*epsilon"),
         (people, {"delta": 0.5}, Misuse, "STUDY_INVALID.*delta"),
         (people, {"epsilon": 1e-6}, Misuse, "STUDY_INVALID.*noise of"),

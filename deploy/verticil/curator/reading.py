@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import re
 import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from verticil.party.dataset.sources.source_table import DatasetRule, with_proper
 from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, stated_of, with_flags
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes
-from verticil.shared.core.errors import DataFault
+from verticil.shared.core.errors import DataFault, VerticilError
 from verticil.shared.documents.written_values.reading import value_reader
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.curator import counts_people
@@ -70,15 +71,26 @@ class Table:
 
 
 @contextlib.contextmanager
-def as_file(table: Path | str | pd.DataFrame) -> Generator[Path]:
-    """Yield the table as a file; a frame is written to one of its own for the time being; raises as `write_frame`."""
+def as_file(table: Path | str | pd.DataFrame, words: str = "the table") -> Generator[Path]:
+    """Yield the table as a file; a frame is written to one of its own for the time being.
+
+    Args:
+        table: the file or the frame.
+        words: what messages call a frame.
+
+    Raises:
+        VerticilError: as `write_frame`, and as the block, with the words in place of the file's name.
+    """
     if isinstance(table, str | Path):
         yield Path(table)
         return
     with tempfile.TemporaryDirectory(prefix="verticil-curator-") as folder:
-        path = Path(folder) / "table.parquet"
+        path = Path(folder) / f"{re.sub(r'[^a-z]', '-', words)}.parquet"
         write_frame(table, path, "owner")
-        yield path
+        try:
+            yield path
+        except VerticilError as error:
+            raise type(error)(error.code, error.message.replace(path.name, words), hint=error.hint) from error
 
 
 def read_table(

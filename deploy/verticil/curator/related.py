@@ -72,7 +72,7 @@ def files_of(tables: Mapping[str, Path | str | pd.DataFrame], study: Study) -> G
             hint=f"give it: --table {missing[0]}={missing[0]}.csv",
         )
     with contextlib.ExitStack() as stack:
-        paths = {name: stack.enter_context(as_file(table)) for name, table in tables.items()}
+        paths = {name: stack.enter_context(as_file(table, f"table '{name}'")) for name, table in tables.items()}
         for path in paths.values():
             check_is_file(path)
         yield paths

@@ -100,10 +100,10 @@ def rule_for(
     settings = settings_of(study, party)
     reading = guess_reading(path, sheet=settings.sheet)
     name = drafted_id(reading.rule, settings) if id_column is None else id_column
-    rule = dataclasses.replace(reading.rule, id=name, has_ids=bool(name))
+    where = f"draft.table.{_key(place or party)}"
+    rule = dataclasses.replace(reading.rule, id=name, has_ids=bool(name), place=where)
     if guesses:
         return with_columns(study, party, rule, settings), reading.remarks
-    where = f"draft.table.{_key(place or party)}"
     _check_form(rule, settings, where)
     if settings.are_said:
         names = set(header(rule))

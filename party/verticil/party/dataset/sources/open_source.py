@@ -120,6 +120,11 @@ def missing_columns(rule: DatasetRule, names: Sequence[str], column_names: Seque
             f"'{rule.id}' names the person: rename the column, or say which one does (id in party.toml, or --id)"
         )
         of_others = "name the local column with source in [dataset.NAME.columns.VARIABLE]"
+        if rule.place:
+            of_others = (
+                "if the column has another name there, write into the study: [draft] with reviewed = true, and "
+                f"[{rule.place}.columns.VARIABLE] with source = that name"
+            )
         hint = " ".join(near) or (of_people if rule.id in absent else of_others)
     else:
         hint = "is the first row a header, and is the delimiter right?"

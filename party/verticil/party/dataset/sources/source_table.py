@@ -128,6 +128,7 @@ class DatasetRule:
         order: local columns that order a person's rows, for `one_row` and for summaries.
         normalise: steps applied to ids before rows of one person are put together.
         lots: secret of the site by which ``any`` chooses a row; without one it chooses by the id alone.
+        place: what a study calls the place where it says how the table is read; empty: party.toml says it.
 
     Raises:
         Misuse: CONFIG_INVALID, the delimiter is not one ASCII character or the encoding is unknown.
@@ -151,6 +152,7 @@ class DatasetRule:
     order: tuple[str, ...] = ()
     normalise: tuple[str, ...] = ()
     lots: bytes = field(default=b"", repr=False)
+    place: str = ""
 
     @property
     def name(self) -> str:
