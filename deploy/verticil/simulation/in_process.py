@@ -109,11 +109,11 @@ def simulate(
     from verticil.shared.study.reading import read_study
 
     document = study if isinstance(study, Study) else read_study(Path(study))
+    if not unreviewed:
+        require_reviewed(document)
     if len(document.parties) < 2:
         problem = f"study '{document.id}' has one party, '{document.parties[0]}', expected at least two"
         raise Misuse("USAGE", problem, hint="a study of one party is for verticil synthesize")
-    if not unreviewed:
-        require_reviewed(document)
     target = Path(out) if out is not None else None
     if target is not None and target.exists():
         raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="name another folder")
