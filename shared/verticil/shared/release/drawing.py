@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
 from verticil.shared.core.errors import Misuse
-from verticil.shared.core.name_lists import shortened
+from verticil.shared.core.name_lists import check_choice, shortened
 from verticil.shared.documents.written_values.dates import DAY, DatePattern
 from verticil.shared.documents.written_values.on_scale import value_text
 from verticil.shared.documents.written_values.reading import MOMENTS, usual_pattern, value_reader
@@ -93,8 +93,10 @@ class ReleaseModels:
         With evidence the consensus stands for sampled graphs, which give it different chances.
 
         Raises:
-            Misuse: USAGE, the release has none, or it does not go with evidence.
+            Misuse: USAGE, there is no such source, the release has none, or it does not go with evidence.
         """
+        if asked is not None:
+            check_choice("source", asked, get_args(Source))
         there = (self.folder / posterior.FILE).is_file()
         if asked is None:
             own = there and not given and self.study is not None and self.study.records_from == "posterior"
@@ -244,6 +246,7 @@ def draw_record_tables(
     if n < 0 or seed < 0:
         name, value = ("n", n) if n < 0 else ("seed", seed)
         raise Misuse("USAGE", f"{name}: got {value}, expected 0 or more")
+    check_choice("sampling", sampling, get_args(Sampling))
     chosen_models = models.models(models.source(source, given=bool(given)))
     evidence = evidence_of(models.schema, given)
     generator = np.random.Generator(np.random.PCG64(seed))
