@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from verticil.api.arguments import check_arguments
 from verticil.api.release import Anchors, Release, open_release, temporary_folder
 from verticil.api.runs import Progress, steps
 from verticil.api.study import Study, resolve_study
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
+@check_arguments()
 def connect(federation: Path | str = "federation.toml", *, certificate: Path | str = "analyst.crt") -> Federation:
     """Connect to a federation's miner, over mutual TLS; nothing is sent before a method is called.
 
@@ -66,6 +68,7 @@ class Federation:
     name: str
     identity: str
 
+    @check_arguments()
     def submit(self, study: Study | document.Study | Path | str) -> dict[str, Json]:
         """Propose a study to the parties; nothing is read or sent anywhere before their officers approve it.
 
@@ -88,6 +91,7 @@ class Federation:
 
         return self._run_call(run)
 
+    @check_arguments()
     def status(self, study: str) -> dict[str, Json]:
         """Return where a study stands: the document of ``verticil study status --format json``.
 
@@ -113,6 +117,7 @@ class Federation:
 
         return self._run_call(run)
 
+    @check_arguments()
     def follow(self, study: str, *, progress: Progress | None = None) -> dict[str, Json]:
         """Wait until a study is published, however long that takes; interrupted, the study goes on, and can be followed again.
 
@@ -137,6 +142,7 @@ class Federation:
 
         return self._run_call(run)
 
+    @check_arguments()
     def fetch(self, study: str, *, out: Path | str | None = None) -> Release:
         """Fetch the release of a study and verify it by the federation's authority and deny-list.
 
@@ -164,6 +170,7 @@ class Federation:
             anchors = Anchors(ca=load_federation(self.path).ca_certificate)
             return open_release(folder, anchors, temporary=temporary)
 
+    @check_arguments()
     def cancel(self, study: str) -> dict[str, Json]:
         """Withdraw a study that is not yet published; what parties have sent by then stays charged in their ledgers.
 

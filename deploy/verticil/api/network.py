@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from verticil.api.arguments import check_arguments
 from verticil.api.optional import import_optional
 from verticil.api.plot import draw_network
 from verticil.shared.release.plot import Plot
@@ -43,6 +44,7 @@ class NamedNetwork:
         names = self.nodes
         return tuple((names[parent], names[child]) for parent, child in self.model.dag.edges())
 
+    @check_arguments()
     def variable(self, name: str) -> Variable:
         """Return a variable: its categories (`labels`), bins and party (`owner`).
 
@@ -53,6 +55,7 @@ class NamedNetwork:
 
         return variable_of(self.model.schema, name, where="variable")
 
+    @check_arguments()
     def parents(self, name: str) -> tuple[str, ...]:
         """Return the parents of a variable; errors as of `variable`."""
         self.variable(name)
@@ -70,6 +73,7 @@ class NamedNetwork:
             columns=pd.Index(["parent", "child", "strength", "information"]),
         )
 
+    @check_arguments()
     def table(self, name: str) -> pd.DataFrame:
         """Return the conditional probabilities of a variable, a row for each configuration of its parents and category.
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from verticil.api.arguments import check_arguments
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.documents.foreign_files.limits import DOCUMENT_BYTES
 
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 
 Source = Literal["joint", "network", "posterior"]
 Sampling = Literal["systematic", "independent", "without-replacement"]
+_MOST_RECORDS: Final = 100_000_000  # that are held in memory
 
 
+@check_arguments()
 def load(
     path: Path | str,
     *,
@@ -251,6 +254,7 @@ class Release:
         ]
         return pd.DataFrame(rows).set_index("variable")
 
+    @check_arguments()
     def verify(
         self,
         *,
@@ -305,6 +309,7 @@ class Release:
             index=pd.Index(variable.labels, name="category"),
         )
 
+    @check_arguments()
     def joint(self, a: str, b: str) -> pd.DataFrame:
         """Return the share of every combination of two variables' categories, a row for each ``(category of a, category of b)``.
 
@@ -349,6 +354,7 @@ class Release:
         frame.attrs["verdict"] = "" if pair is None else pair.verdict
         return frame
 
+    @check_arguments()
     def query(
         self,
         target: str,
@@ -393,6 +399,7 @@ class Release:
 
     # ---- estimates
 
+    @check_arguments()
     def regress(self, formula: str, *, level: float = 0.95) -> pd.DataFrame:
         """Estimate a linear regression with intervals that know of the noise; a regression on `table` shrinks its effects.
 
@@ -428,6 +435,7 @@ class Release:
         frame.attrs.update(level=level, people=self.n_common, reference=design.reference, merged=design.merged)
         return frame
 
+    @check_arguments()
     def tabulate(self, *columns: str, level: float = 0.95) -> pd.DataFrame:
         """Estimate the share of each combination of categories, each with an interval of its own.
 
@@ -459,6 +467,7 @@ class Release:
 
     # ---- records
 
+    @check_arguments()
     def table(self, *, binned: bool = False) -> pd.DataFrame:
         """Return the release's synthetic records; where a bound holds for everybody, none is a real person's.
 
@@ -486,6 +495,7 @@ class Release:
         frame.attrs["numbers"] = {name: dataclasses.asdict(words) for name, words in made.items()}
         return frame
 
+    @check_arguments()
     def tables(self, *, binned: bool = False) -> dict[str, pd.DataFrame]:
         """Return the tables of a release whose study has related tables: ``people``, and each of them by its name.
 
@@ -551,6 +561,7 @@ class Release:
 
         return parse(self._read("manifest.json"), source="manifest.json")["synthetic_records"].integer()
 
+    @check_arguments()
     def sample(
         self,
         n: int,
@@ -573,7 +584,7 @@ class Release:
             binned: as for `table`.
 
         Raises:
-            Misuse: USAGE, as of `query`; n or seed is negative.
+            Misuse: USAGE, as of `query`; n or seed is negative, or n is above 100 million.
         """
         import pandas as pd
 
@@ -581,6 +592,9 @@ class Release:
         from verticil.shared.release.drawing import draw_record_tables
         from verticil.shared.synthesis.identifier import add_identifier
 
+        if n > _MOST_RECORDS:
+            problem = f"n: got {n:,}, expected at most {_MOST_RECORDS:,} in one frame"
+            raise Misuse("USAGE", problem, hint="write more of them to a file: verticil release sample --out")
         parts = draw_record_tables(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
         study = self.models.study
         records = add_identifier(parts, None if study is None else study.identifier)
@@ -597,6 +611,7 @@ class Release:
             raise GateFailed("RELEASE_INVALID", f"{self.path}: study.json: missing", hint="this is not a release")
         return read_records(table, self.models.schema, self._n_records(), study.knowledge, identifier=study.identifier)
 
+    @check_arguments()
     def file(self, name: str) -> Path:
         """Return the path of one of its files, which is as it was verified.
 

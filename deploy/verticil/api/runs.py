@@ -7,8 +7,9 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from verticil.api.arguments import check_arguments
 from verticil.api.release import Anchors, Release, open_release, temporary_folder
 from verticil.api.study import Study, read, resolve_study
 from verticil.shared.core.errors import Misuse
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from verticil.evaluate import Evaluation
     from verticil.shared.study import document
 
-    Table = Path | str | pd.DataFrame
-    AnyStudy = Study | document.Study | Path | str
 
+Table: TypeAlias = "Path | str | pd.DataFrame"
+AnyStudy: TypeAlias = "Study | document.Study | Path | str"
 Progress = Callable[[str, float | None], None]
 """Told what is done, and which part of everything is; None: nobody knows."""
 
 
+@check_arguments()
 def simulate(
     study: AnyStudy,
     tables: Mapping[str, Table] | Table,
@@ -92,6 +94,7 @@ def simulate(
         return open_release(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
 
 
+@check_arguments(tables="a mapping from names of related tables to files or frames")
 def synthesize(
     table: Table,
     study: AnyStudy,
@@ -167,6 +170,7 @@ def synthesize(
         return open_release(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
 
 
+@check_arguments(related="a mapping from names of related tables to files")
 def evaluate(
     real: Table,
     synthetic: Table | Release | Mapping[str, Table | Release],

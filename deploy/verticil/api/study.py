@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from verticil.api.arguments import check_arguments
 from verticil.api.optional import import_optional
 from verticil.shared.core.errors import Misuse
 from verticil.shared.study.vocabulary import PLACEHOLDERS
@@ -116,6 +117,7 @@ class Study:
         ]
         return pd.DataFrame(rows).set_index("variable")
 
+    @check_arguments()
     def check(self, *, n: int | None = None) -> Checked | OwnersPlan:
         """Return what it promises each person and what it can learn from `n` common people (None: its minimum); no data are read.
 
@@ -142,6 +144,7 @@ class Study:
         _merge(content, changes)
         return self._write(content)
 
+    @check_arguments()
     def with_variable(self, name: str, **changes: object) -> Study:
         """Return another study with some keys of a variable replaced, as in ``[[variable]]``; None takes a key out.
 
@@ -157,6 +160,7 @@ class Study:
         _merge(content["variable"][self._place(content, name)], keys)
         return self._write(content)
 
+    @check_arguments()
     def without_variable(self, *names: str) -> Study:
         """Return another study without some variables; errors as of `with_variable`."""
         content = self._parse()
@@ -167,6 +171,7 @@ class Study:
             content["release"]["pairs"] = [pair for pair in pairs if not {*names} & {*pair}]
         return self._write(content)
 
+    @check_arguments()
     def with_randomization(self, *names: str, **rule: object) -> Study:
         """Return another study in which these columns are randomized by a rule of their own, as in ``[[randomization]]``.
 
@@ -186,6 +191,7 @@ class Study:
         content["randomization"].append(table)
         return self._write(content)
 
+    @check_arguments()
     def save(self, path: Path | str) -> Path:
         """Write the file, which is not there yet.
 
@@ -268,6 +274,7 @@ def _taken_out(content: Any, names: tuple[str, ...]) -> None:
         del content["randomization"]
 
 
+@check_arguments(tables="a mapping from party to table, such as {'owner': table}")
 def draft(
     tables: Mapping[str, Path | str | pd.DataFrame],
     *,
@@ -304,6 +311,7 @@ def draft(
         return Study(text=draft_text(as_files(tables, Path(folder)), wording=wording, today=today))
 
 
+@check_arguments()
 def read(path: Path | str) -> Study:
     """Read ``study.toml``.
 

@@ -17,6 +17,11 @@ _INSTEAD: Final = {"timedelta": ".dt.total_seconds()", "period": ".dt.to_timesta
 """What a type of pandas begins with that no table has, and what makes one of it that a table can have."""
 
 
+def frame_hint(table: object) -> str:
+    """Return what to give in place of a value that is no frame of pandas."""
+    return "give table.to_pandas()" if hasattr(table, "to_pandas") else "give a path, or a data frame of pandas"
+
+
 def check_is_frame(table: object, name: str) -> None:
     """Refuse what is no frame of pandas.
 
@@ -26,8 +31,8 @@ def check_is_frame(table: object, name: str) -> None:
     import pandas as pd
 
     if not isinstance(table, pd.DataFrame):
-        hint = "give table.to_pandas()" if hasattr(table, "to_pandas") else "give a path, or a data frame of pandas"
-        raise Misuse("USAGE", f"{name}: got a {type(table).__name__}, expected a file or a data frame", hint=hint)
+        problem = f"{name}: got a {type(table).__name__}, expected a file or a data frame"
+        raise Misuse("USAGE", problem, hint=frame_hint(table))
 
 
 def write_frame(table: pd.DataFrame, path: Path, name: str) -> None:
