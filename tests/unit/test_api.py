@@ -386,6 +386,13 @@ def test_files_that_change_under_an_open_release_are_found(made: Made, tmp_path:
         with pytest.raises(GateFailed, match="changed since it was opened") as caught:
             call()
         assert caught.value.code == "RELEASE_INVALID"
+    (release.path / "added.csv").write_text("later")
+    (release.path / "manifest.json").write_bytes((release.path / "manifest.json").read_bytes() + b"\n")
+    for name in ("added.csv", "../ca.crt", "/etc/passwd", "", "manifest.json"):
+        with pytest.raises(GateFailed, match=r"none of the files that were verified|changed since it was") as caught:
+            release.file(name)
+        assert caught.value.code == "RELEASE_INVALID"
+    assert release.file("report.html").is_file()
 
 
 @pytest.mark.parametrize(

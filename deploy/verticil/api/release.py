@@ -83,11 +83,8 @@ class Anchors:
     @classmethod
     def of(cls, ca: Path | str | None, fingerprint: str | None, revoked: Path | str | None) -> Anchors:
         """Make anchors from what a user gives."""
-        return cls(
-            ca=None if ca is None else Path(ca),
-            fingerprint=fingerprint,
-            revoked=None if revoked is None else Path(revoked),
-        )
+        ca_path, revoked_path = (None if path is None else Path(path) for path in (ca, revoked))
+        return cls(ca=ca_path, fingerprint=fingerprint, revoked=revoked_path)
 
 
 def open_release(
@@ -101,7 +98,6 @@ def open_release(
     """`load`, with what made the release, and the folder that goes when nobody has the release any more."""
     from verticil.shared.core.errors import VerticilError
     from verticil.shared.release.drawing import open_models
-    from verticil.shared.release.signatures import read_document
     from verticil.shared.release.verification import verify_release_with
 
     verification, warning = None, ""
@@ -114,7 +110,7 @@ def open_release(
             raise
         warning = f"{error.code}: {error.message}"
     models = open_models(path)
-    digests = {} if verification is None else _read_digests(read_document(path, "manifest.json"))
+    digests = {} if verification is None else _read_digests(path)
     release = Release(
         path=path, anchors=anchors, verified=verification, warning=warning, models=models, run=run, listed=digests
     )
@@ -129,12 +125,16 @@ def open_release(
     return release
 
 
-def _read_digests(manifest: bytes) -> dict[str, str]:
-    """Return the SHA-256 of each file that a manifest lists, hex."""
+def _read_digests(path: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a release, hex: of those that its manifest lists, of the manifest and its signature."""
     from verticil.shared.documents.json_document import parse
+    from verticil.shared.release.manifest import MANIFEST, SIGNATURE
+    from verticil.shared.release.signatures import read_document
 
-    files = parse(manifest, source="manifest.json")["files"]
-    return {name: files[name]["sha256"].text() for name in files.keys()}  # noqa: SIM118 - no dict
+    signed = {name: read_document(path, name) for name in (MANIFEST, SIGNATURE)}
+    files = parse(signed[MANIFEST], source=MANIFEST)["files"]
+    listed = {name: files[name]["sha256"].text() for name in files.keys()}  # noqa: SIM118 - no dict
+    return listed | {name: hashlib.sha256(content).hexdigest() for name, content in signed.items()}
 
 
 @contextmanager
@@ -424,12 +424,7 @@ class Release:
         result = regress(self.models, formula, level=level)
         design, coefficients = result.design, result.coefficients
         frame = pd.DataFrame(
-            {
-                "estimate": coefficients.estimate,
-                "standard_error": coefficients.standard_error,
-                "low": coefficients.low,
-                "high": coefficients.high,
-            },
+            {name: getattr(coefficients, name) for name in ("estimate", "standard_error", "low", "high")},
             index=pd.Index(design.labels, name="coefficient"),
         )
         frame.attrs.update(level=level, people=self.n_common, reference=design.reference, merged=design.merged)
@@ -616,16 +611,18 @@ class Release:
         """Return the path of one of its files, which is as it was verified.
 
         Raises:
-            GateFailed: RELEASE_INVALID, it is not there, or another one than it was.
+            GateFailed: RELEASE_INVALID, it is not there, another one than it was, or none of those that were verified.
         """
+        path = self.path / name
+        if self.verified is not None and name not in self.listed:
+            problem = f"{path}: none of the files that were verified"
+            raise GateFailed("RELEASE_INVALID", problem, hint="take a name that `listed` has")
         try:
-            with (self.path / name).open("rb") as file:
+            with path.open("rb") as file:
                 self._check_unchanged(name, hashlib.file_digest(file, "sha256").hexdigest())
-        except FileNotFoundError:
-            raise GateFailed(
-                "RELEASE_INVALID", f"{self.path / name}: missing", hint="fetch the release again"
-            ) from None
-        return self.path / name
+        except OSError:
+            raise GateFailed("RELEASE_INVALID", f"{path}: missing", hint="fetch the release again") from None
+        return path
 
     def _read(self, name: str, *, most: int = DOCUMENT_BYTES) -> bytes:
         """Return the bytes of a file that has at most so many; errors as of `file`."""
