@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 import verticil.api as vt
-from verticil.shared.core.errors import Misuse
+from verticil.shared.core.errors import DataFault, Misuse
 
 FRAME = pd.DataFrame({"id": range(60), "smoker": ["yes", "no", "no"] * 20, "age": [20 + place for place in range(60)]})
 RELEASE: Any = object.__new__(vt.Release)
@@ -20,7 +21,7 @@ RELEASE: Any = object.__new__(vt.Release)
 
 @pytest.fixture(scope="module")
 def study() -> vt.Study:
-    return vt.study.draft({"clinic": FRAME}, title="Hearts", purpose="A trial")
+    return vt.study.draft({"clinic": FRAME}, title="Hearts", purpose="A trial", bins=True)
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,47 @@ def test_every_function_of_the_api_checks_its_arguments() -> None:
     }
     assert len(takes) > 25
     assert [name for name, function in takes.items() if not hasattr(function, "__wrapped__")] == []
+
+
+def test_a_related_table_is_drafted_by_the_id_that_is_named() -> None:
+    people = pd.DataFrame(
+        {"who": range(60), "smoker": ["yes", "no", "no"] * 20, "age": [20 + place for place in range(60)]}
+    )
+    visits = pd.DataFrame({"who": [place // 2 for place in range(120)], "ward": ["east", "west", "east"] * 40})
+    tables = {"clinic": people, "clinic.visits": visits}
+    with pytest.raises(DataFault) as caught:
+        vt.study.draft(tables)
+    assert "in Python id_column=" in caught.value.hint
+    drafted = vt.study.draft(tables, id_column="who", public_columns="smoker")
+    assert [table.name for table in drafted.resolved.related] == ["visits"]
+    assert dict(drafted.variables["from"].dropna())["smoker"] == "public"
+    assert list(vt.study.draft({"clinic": people}, columns=people.columns[1:2]).variables.index) == ["smoker"]
+
+
+def test_values_of_numpy_and_pandas_are_written_and_others_are_refused_by_key(study: vt.Study) -> None:
+    plain = study.with_variable("age", bins=[20, 40, 100]).to_toml()
+    for bins in (np.arange(20, 120, 20)[[0, 1, 4]], [np.int64(20), 40, 100], pd.Series([20, 40, 100]), {100, 20, 40}):
+        assert study.with_variable("age", bins=bins).resolved.schema[1].bins == (20.0, 40.0, 100.0)
+    assert study.with_variable("age", bins=np.array([20, 40, 100])).to_toml() == plain
+    assert study.replace(structure={"max_parents": np.int64(1)}).resolved.structure.max_parents == 1
+    assert study.replace(release={"pairs": None}).with_variable("age", name="years").resolved.schema.names == (
+        "smoker",
+        "years",
+    )
+    for call, key in (
+        (lambda: study.replace(title=object()), "title"),
+        (lambda: study.replace(structure={"max_parents": object()}), "max_parents"),
+        (lambda: study.with_variable("age", bins=[20, pd.NA]), "bins"),
+        (lambda: study.with_randomization("age", epsilon=object()), "epsilon"),
+    ):
+        with pytest.raises(Misuse, match=f"^STUDY_INVALID: {key}: a "):
+            call()
+
+
+def test_a_file_that_is_no_study_is_named(study: vt.Study, tmp_path: Path) -> None:
+    (tmp_path / "codes.csv").write_text("code,label\n1,yes\n")
+    with pytest.raises(Misuse, match=r"codes\.csv: not TOML"):
+        vt.study.read(tmp_path / "codes.csv")
+    (tmp_path / "hearts.toml").write_text(study.to_toml() + "\n[structre]\n")
+    with pytest.raises(Misuse, match=r"hearts\.toml: structre"):
+        vt.study.read(tmp_path / "hearts.toml")

@@ -190,7 +190,7 @@ def _rows_of(name: str, path: Path, id_column: str, choice: Choice, wording: Wor
         raise DataFault(
             "DATA_COLUMN_MISSING" if id_column else "DATA_ID_MISSING",
             f"{path.name}: {problem}, expected the id of the people's table",
-            hint="name the id of all tables with --id",
+            hint="name the id of all tables: --id, in Python id_column=",
         )
     own = [item for item in table.columns if item.source != id_column]
     variables = [item for item in own if not item.left_out]
@@ -297,7 +297,7 @@ def _note_of_id(id_column: str, n_tables: int) -> str:
     where = "" if n_tables == 1 else " in every table"
     return (
         f"{quoted(id_column)} is taken for the column that names the person{where}, since no value of it repeats: it stays out "
-        "of the records; --id names another one"
+        "of the records; --id, in Python id_column=, names another one"
     )
 
 
@@ -422,7 +422,9 @@ def _id_column(read: Mapping[str, TableProfile], tables: Mapping[str, Path], wor
     if name := wording.id_column:
         for party, own in columns.items():
             if name not in own:
-                raise DataFault("DATA_COLUMN_MISSING", f"{tables[party].name}: no column '{name}', which --id names")
+                raise DataFault(
+                    "DATA_COLUMN_MISSING", f"{tables[party].name}: no column '{name}', which --id or id_column= names"
+                )
             if not own[name].is_unique:
                 raise _repeated_id(tables[party].name, own[name])
         return name
@@ -456,7 +458,7 @@ def _repeated_id(file: str, column: TextColumn) -> DataFault:
         f"{file}: column '{column.source}' repeats in {n_repeated:,} of {len(column.index):,} rows, expected one row "
         "for each person",
         hint="draft the rows as a related table beside a table of the people: PARTY=PEOPLE PARTY.TABLE=ROWS --id COLUMN; "
-        f"{ONE_ROW}; or name another column with --id",
+        f"{ONE_ROW}; or name another column: --id, in Python id_column=",
     )
 
 

@@ -95,7 +95,10 @@ def plain(value: object) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return value
-    return [plain(item) for item in (sorted(value, key=str) if isinstance(value, Set) else value)]
+    items = [plain(item) for item in value]
+    if isinstance(value, Set):  # in one order, whatever the process
+        items.sort(key=lambda item: (0, item, "") if isinstance(item, int | float) else (1, 0, str(item)))
+    return items
 
 
 def _scalar(value: Any) -> Any:

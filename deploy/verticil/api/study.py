@@ -18,12 +18,12 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verticil.api.arguments import check_arguments
+from verticil.api.arguments import check_arguments, plain
 from verticil.api.optional import import_optional
 from verticil.shared.core.errors import Misuse
 from verticil.shared.study.vocabulary import PLACEHOLDERS
@@ -43,6 +43,7 @@ class Study:
     Attributes:
         text: the TOML of ``study.toml``.
         folder: what the file of stated knowledge is relative to.
+        path: the file that was read, for messages; None: the text was made here.
         resolved: the study with every default filled in, as programs have it. What only the owner of a whole table may say in it
             is read, and refused where parties shall carry it out: by `simulate`, `submit` and, of several parties, `check`.
 
@@ -52,12 +53,14 @@ class Study:
 
     text: str = field(repr=False)
     folder: Path = Path()
+    path: Path | None = None
     resolved: document.Study = field(init=False)
 
     def __post_init__(self) -> None:
         from verticil.shared.study.reading import read_study_text
 
-        object.__setattr__(self, "resolved", read_study_text(self.text, self.folder, by_owner=True))
+        study = read_study_text(self.text, self.folder, by_owner=True, path=self.path)
+        object.__setattr__(self, "resolved", study)
 
     @property
     def id(self) -> str:
@@ -138,14 +141,18 @@ class Study:
         """Return another study with some keys of its file replaced: a table's keys are merged into it, None takes a key out.
 
         Args:
-            changes: key -> value, as in ``study.toml``: ``id="trial", structure={"max_parents": 1}``.
+            changes: key -> value, as in ``study.toml``: ``id="trial", structure={"max_parents": 1}``. Arrays of numpy and columns
+                of pandas are lists.
+
+        Raises:
+            Misuse: STUDY_INVALID, a value has no place in the file; and as of `Study`.
         """
         content = self._parse()
         _merge(content, changes)
         return self._write(content)
 
     @check_arguments()
-    def with_variable(self, name: str, **changes: object) -> Study:
+    def with_variable(self, name: str, /, **changes: object) -> Study:
         """Return another study with some keys of a variable replaced, as in ``[[variable]]``; None takes a key out.
 
         Args:
@@ -153,7 +160,7 @@ class Study:
             changes: key -> value; ``from_`` is the key ``from``, which Python reserves.
 
         Raises:
-            Misuse: USAGE, there is no such variable; the nearest one is named.
+            Misuse: USAGE, there is no such variable; the nearest one is named; and as of `replace`.
         """
         content = self._parse()
         keys = {key.removesuffix("_"): value for key, value in changes.items()}
@@ -185,7 +192,7 @@ class Study:
             self._place(content, name)
         _taken_out(content, names)
         table = tomlkit.table()
-        table.update({"variables": list(names), "scheme": "symmetric", **rule})
+        _merge(table, {"variables": names, "scheme": "symmetric", **rule})
         if "randomization" not in content:
             content["randomization"] = tomlkit.aot()
         content["randomization"].append(table)
@@ -211,7 +218,7 @@ class Study:
         return import_optional("tomlkit").parse(self.text)
 
     def _write(self, content: Any) -> Study:
-        return dataclasses.replace(self, text=import_optional("tomlkit").dumps(content))
+        return dataclasses.replace(self, text=import_optional("tomlkit").dumps(content), path=None)
 
     def _place(self, content: Any, name: str) -> int:
         from verticil.shared.documents.toml_table import near_hint
@@ -256,7 +263,12 @@ def _merge(table: Any, changes: Mapping[str, object]) -> None:
         elif isinstance(value, Mapping) and isinstance(table.get(key), Mapping):
             _merge(table[key], value)
         else:
-            table[key] = list(value) if isinstance(value, tuple) else value
+            try:
+                table[key] = plain(value)
+            except import_optional("tomlkit").exceptions.ConvertError:
+                problem = f"{key}: a {type(value).__name__}, or what is in it, has no place in study.toml"
+                hint = "write numbers, texts, booleans, dates, and lists of these"
+                raise Misuse("STUDY_INVALID", problem, hint=hint) from None
 
 
 def _taken_out(content: Any, names: tuple[str, ...]) -> None:
@@ -281,8 +293,12 @@ def draft(
     title: str = PLACEHOLDERS["title"],
     purpose: str = PLACEHOLDERS["purpose"],
     public: bool = False,
+    public_columns: Sequence[str] = (),
     bins: bool = False,
     means: bool = False,
+    id_column: str | None = None,
+    columns: Sequence[str] = (),
+    sheet: str | None = None,
     today: dt.date | None = None,
 ) -> Study:
     """Write a first draft from tables at hand; what stands in it was seen in the data, and is to be reviewed (`Study.to_review`).
@@ -291,11 +307,15 @@ def draft(
     (`Study.mark_reviewed`): before, `simulate`, `synthesize` and `Federation.submit` refuse the study.
 
     Args:
-        tables: party -> its table: a CSV or Parquet file, or a frame.
+        tables: party -> its table: a CSV or Parquet file, or a frame; ``PARTY.TABLE`` -> a related table, several rows a person.
         title, purpose: of the study; the defaults are refused until they are replaced.
         public: the tables are public: what was seen in them needs no review.
+        public_columns: columns of which this holds.
         bins: take the bins of numbers from the table, where those of an owner alone would be measured with noise.
         means: write the exact mean of the numbers in each bin, too, and the bins.
+        id_column: names the person in every table; None: the column that is in all of them and unique in each.
+        columns: the only columns to draft; none: all.
+        sheet: of a workbook; None: its only one.
         today: the day (UTC) from which the expiry is counted, a year ahead; None: today.
 
     Raises:
@@ -306,7 +326,17 @@ def draft(
     from verticil.analyst.draft import draft as draft_text
     from verticil.api.frames import as_files
 
-    wording = Wording(title=title, purpose=purpose, public=public, bins=bins, means=means)
+    wording = Wording(
+        title=title,
+        purpose=purpose,
+        public=public,
+        public_columns=tuple(public_columns),
+        bins=bins,
+        means=means,
+        id_column=id_column or "",
+        columns=tuple(columns),
+        sheet=sheet or "",
+    )
     with tempfile.TemporaryDirectory(prefix="verticil-draft-") as folder:
         return Study(text=draft_text(as_files(tables, Path(folder)), wording=wording, today=today))
 
@@ -321,7 +351,7 @@ def read(path: Path | str) -> Study:
     from verticil.shared.documents.config import toml_text
 
     place = Path(path)
-    return Study(text=toml_text(place, code="STUDY_INVALID"), folder=place.parent)
+    return Study(text=toml_text(place, code="STUDY_INVALID"), folder=place.parent, path=place)
 
 
 def resolve_study(study_or_path: Study | document.Study | Path | str, *, by_owner: bool = False) -> document.Study:
@@ -340,4 +370,4 @@ def resolve_study(study_or_path: Study | document.Study | Path | str, *, by_owne
     if isinstance(study_or_path, Resolved):
         return study_or_path
     study = study_or_path if isinstance(study_or_path, Study) else read(study_or_path)
-    return study.resolved if by_owner else read_study_text(study.text, study.folder)
+    return study.resolved if by_owner else read_study_text(study.text, study.folder, path=study.path)

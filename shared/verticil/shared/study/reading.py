@@ -74,9 +74,11 @@ def read_study(path: Path, *, by_owner: bool = False) -> Study:
     return _study(read_toml(path, code="STUDY_INVALID"), path.parent, by_owner=by_owner)
 
 
-def read_study_text(text: str, folder: Path, *, by_owner: bool = False) -> Study:
-    """`read_study` of a text; what it names is relative to `folder`."""
-    return _study(toml_table(text, source="study.toml", code="STUDY_INVALID"), folder, by_owner=by_owner)
+def read_study_text(text: str, folder: Path, *, by_owner: bool = False, path: Path | None = None) -> Study:
+    """`read_study` of a text; what it names is relative to `folder`, and messages name `path` where it was read from one."""
+    source, place = ("study.toml", "") if path is None else (path.name, str(path))
+    table = toml_table(text, source=source, path=place, code="STUDY_INVALID")
+    return _study(table, folder, by_owner=by_owner)
 
 
 def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
