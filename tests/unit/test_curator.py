@@ -474,6 +474,9 @@ def test_nothing_is_measured_that_there_is_no_budget_for_or_that_a_damaged_ledge
     with pytest.raises(Refusal, match="BUDGET_EXCEEDED"):
         again(clinic, seed=2, budget=Cost(epsilon=1.5, delta=1.0), step=told.append)
     assert told == ["reading the table"]
+    for amount in (float("nan"), -1.0, "9"):
+        with pytest.raises(Misuse, match=f"USAGE: budget: got {amount}, expected a number of 0 or more"):
+            again(clinic, seed=2, budget=Cost(epsilon=amount, delta=1.0))  # type: ignore[arg-type]  # as programs may
     database = clinic / "verticil-curator" / "state" / "party.sqlite"
     with contextlib.closing(sqlite3.connect(database)) as opened:
         opened.executescript("DROP TRIGGER ledger_keeps; UPDATE ledger SET epsilon = 0.1, charged = 0.1;")

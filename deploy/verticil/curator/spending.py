@@ -16,7 +16,7 @@ from verticil.curator.state import CuratorState
 from verticil.party.dataset.column_draws import ColumnDraw
 from verticil.party.limits.limits import Policy
 from verticil.party.policy.ledger_rows import LedgerRow
-from verticil.shared.core.errors import Refusal
+from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import PUBLIC, Cost, ReaderLimits
 from verticil.shared.study.document import Study
@@ -64,9 +64,11 @@ def charge(state: CuratorState, study: Study, column_draw: ColumnDraw, *, budget
         now: UTC.
 
     Raises:
+        Misuse: USAGE, the budget is no number of 0 or more, as NaN, which no sum exceeds.
         Refusal: BUDGET_EXCEEDED, naming the studies that spent it; nothing is charged.
         DataFault: DISK_FULL, STATE_CORRUPT; nothing may be measured.
     """
+    _check_budget(budget)
     digest = digest_of(column_draw)
     with state.database.transaction():
         state.ledger.check_rows()
@@ -106,6 +108,19 @@ def charge(state: CuratorState, study: Study, column_draw: ColumnDraw, *, budget
         total=UNLIMITED if has_no_bound else state.ledger.sum_charges(column_draw.dataset, PUBLIC),
         others=others,
     )
+
+
+def _check_budget(budget: Cost) -> None:
+    """Refuse a budget that is no number of 0 or more: NaN would be a limit that nothing exceeds.
+
+    Raises:
+        Misuse: USAGE.
+    """
+    amounts: tuple[object, ...] = (budget.epsilon, budget.delta)
+    for amount in amounts:
+        if not isinstance(amount, int | float) or not amount >= 0:
+            hint = "give the most epsilon that all releases of the data set may cost together"
+            raise Misuse("USAGE", f"budget: got {amount}, expected a number of 0 or more", hint=hint)
 
 
 def _words(row: LedgerRow) -> str:
