@@ -334,6 +334,9 @@ def test_a_release_is_shown_in_three_lines(made: Made) -> None:
 def test_a_drawing_is_written_once(made: Made, tmp_path: Path) -> None:
     plot = made.release.plot()
     assert plot.save(tmp_path / "network.svg").read_text(encoding="utf-8") == plot.svg
+    assert plot.save(tmp_path / "new" / "folder" / "network.svg").is_file()
+    with pytest.raises(Misuse, match="FILE_MISSING"):
+        plot.save(tmp_path / "network.svg" / "network.svg")
     with pytest.raises(Misuse, match="exists already") as caught:
         plot.save(tmp_path / "network.svg")
     assert caught.value.code == "FILE_EXISTS"

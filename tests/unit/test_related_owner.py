@@ -215,6 +215,12 @@ def test_the_report_tells_of_rows(made: tuple[Path, Synthesized]) -> None:
     ("how", "error", "message"),
     [
         ({"tables": {}}, Misuse, "no file for the related table 'visits'"),
+        (
+            {"tables": [pd.DataFrame({"pid": [1]})]},
+            Misuse,
+            "tables: got a list, expected a mapping from names of related tables",
+        ),
+        ({"tables": pd.DataFrame({"pid": [1]})}, Misuse, "tables: got a DataFrame, expected a mapping"),
         ({"tables": {"visit": "x.csv"}}, Misuse, "has no \\[\\[table\\]\\] of this name"),
         ({"id_column": None}, DataFault, "nothing says which column names the person"),
         ({"tables": {"visits": "none.csv"}}, DataFault, "DATA_FILE_MISSING"),

@@ -51,11 +51,17 @@ def files_of(tables: Mapping[str, Path | str | pd.DataFrame], study: Study) -> G
     """Yield the file of each related table of a study; frames are written to files for the time being.
 
     Raises:
-        Misuse: USAGE, a table is missing, or is none of the study.
+        Misuse: USAGE, the tables have no names, one is missing, or is none of the study.
         DataFault: DATA_FILE_MISSING.
     """
     from verticil.curator.reading import as_file
 
+    given: object = tables
+    if not isinstance(given, Mapping):
+        problem = (
+            f"tables: got a {type(given).__name__}, expected a mapping from names of related tables to files or frames"
+        )
+        raise Misuse("USAGE", problem, hint="write {'name': table}")
     names = [table.name for table in study.related]
     for name in tables:
         if name not in names:
@@ -69,7 +75,7 @@ def files_of(tables: Mapping[str, Path | str | pd.DataFrame], study: Study) -> G
         raise Misuse(
             "USAGE",
             f"study '{study.id}': no file for the related table '{missing[0]}'",
-            hint=f"give it: --table {missing[0]}={missing[0]}.csv",
+            hint=f"give it: --table {missing[0]}={missing[0]}.csv, in Python tables={{'{missing[0]}': ..}}",
         )
     with contextlib.ExitStack() as stack:
         paths = {name: stack.enter_context(as_file(table, f"table '{name}'")) for name, table in tables.items()}

@@ -178,7 +178,7 @@ def synthesize(
     now = clock()
     with (
         as_file(table) as path,
-        files_of(tables or {}, own_study) as related,
+        files_of({} if tables is None else tables, own_study) as related,
         open_state(folder, own_study.parties[0], now=now) as state_of_owner,
     ):
         step("reading the table")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verticil.shared.core.errors import Misuse
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
@@ -22,17 +20,18 @@ class Plot:
         return self.svg
 
     def save(self, path: Path | str) -> Path:
-        """Write the drawing to a file that is not there yet.
+        """Write the drawing to a file that is not there yet; its folder is made.
 
         Raises:
-            Misuse: FILE_EXISTS.
+            Misuse: FILE_EXISTS, FILE_MISSING.
+            DataFault: DISK_FULL.
         """
+        from verticil.shared.storage.disk import create_file, write_fault
+
         target = Path(path)
         try:
-            with target.open("x", encoding="utf-8") as file:
-                file.write(self.svg)
-        except FileExistsError:
-            raise Misuse(
-                "FILE_EXISTS", f"{target}: exists already and is not overwritten", hint="name another file"
-            ) from None
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise write_fault(error, target) from None
+        create_file(target, self.svg.encode("utf-8"), mode=0o644, exists_hint="name another file")
         return target
