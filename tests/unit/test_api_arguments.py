@@ -111,6 +111,9 @@ def test_a_related_table_is_drafted_by_the_id_that_is_named() -> None:
     assert [table.name for table in drafted.resolved.related] == ["visits"]
     assert dict(drafted.variables["from"].dropna())["smoker"] == "public"
     assert list(vt.study.draft({"clinic": people}, columns=people.columns[1:2]).variables.index) == ["smoker"]
+    for name in ("a/b", "../b", "x" * 300):
+        with pytest.raises(Misuse, match="got the party name"):
+            vt.study.draft({name: people})
 
 
 def test_values_of_numpy_and_pandas_are_written_and_others_are_refused_by_key(study: vt.Study) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from verticil.shared.numerics.knowledge.columns import columns
 from verticil.shared.release.drawing import ReleaseModels
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from verticil.shared.numerics.model.schema import Schema, Variable
     from verticil.shared.study.document import IdentifierRule
+
+_UNUSUAL: Final = r"[^\w. -]"  # in the name of a file
 
 
 def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = False) -> pd.DataFrame:
@@ -118,10 +121,12 @@ def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> d
         DataFault: DATA_UNREADABLE, see `write_frame`.
     """
     files: dict[str, Path] = {}
-    for name, table in tables.items():
+    for place, (name, table) in enumerate(tables.items()):
         if isinstance(table, str | Path):
             files[name] = Path(table)
             continue
-        files[name] = folder / f"{name}.parquet"
+        own = folder / str(place)  # whatever the names are, no file is that of another table, or elsewhere
+        own.mkdir()
+        files[name] = own / f"{re.sub(_UNUSUAL, '_', name)[:63]}.parquet"
         write_frame(table, files[name], name)
     return files
