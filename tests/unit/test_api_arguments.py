@@ -47,6 +47,7 @@ def study() -> vt.Study:
         (lambda study: vt.synthesize(FRAME, study, tables=FRAME), "tables: got a DataFrame, expected a mapping from names of "),
         (lambda _: vt.synthesize(FRAME, None), "study: got None, expected a Study or a path"),
         (lambda _: vt.evaluate(FRAME, {1: FRAME}), "synthetic, a key: got an int, expected text"),
+        (lambda _: vt.evaluate(FRAME, FRAME, seed=-1), "seed: got -1, expected 0 or more"),
         (lambda _: vt.evaluate(FRAME, FRAME, only="distancs"), "unknown metric 'distancs'"),
         (lambda study: vt.simulate(study, [FRAME]), "tables: got a list, expected a mapping such as {'name': value}, a file "),
         (lambda study: vt.simulate(study, FRAME, progress=3), "progress: got an int, expected a function"),

@@ -194,7 +194,7 @@ def evaluate(
         synthetic: a table or release, or several by name.
         holdout: further real records of the same population that no synthetic one was made from; attacks need them.
         study: whose codebook and rules are used; None: those of the releases, and without one the real table's values.
-        only: metrics, or families of them; none: all.
+        only: metrics, or families of them, a list or one name; none: all.
         full: without limits on the number of records.
         seed: the same one gives the same result.
         target: column that classifiers predict and attacks ask for; None: the one that the others tell best.
@@ -210,6 +210,10 @@ def evaluate(
     """
     from verticil.evaluate import evaluate as evaluated
 
+    if seed < 0:
+        raise Misuse(
+            "USAGE", f"seed: got {seed}, expected 0 or more", hint="leave it out, or write another whole number"
+        )
     full_study = None if study is None else resolve_study(study, by_owner=True)
     if isinstance(synthetic, Release):
         synthetic = {synthetic.id: synthetic}
