@@ -18,7 +18,7 @@ from verticil.shared.numerics.model import elimination
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.drawing import open_models
+from verticil.shared.release.drawing import draw_record_tables, open_models
 from verticil.shared.release.formats import model_json
 from verticil.shared.release.formats.table_files import write_table
 from verticil.shared.study.vocabulary import SAMPLING
@@ -148,3 +148,17 @@ def test_a_foreign_table_whose_dictionary_is_too_short_is_refused(tmp_path, monk
     with pytest.raises(GateFailed) as caught:
         read_records(tmp_path / "synthetic.parquet", schema, 2)
     assert caught.value.code == "RELEASE_INVALID"
+
+
+def test_a_source_or_a_way_of_drawing_that_does_not_exist_is_refused(folder):
+    models = open_models(folder)
+    for asked, message in (
+        ({"source": "jiont"}, "source: got 'jiont', expected joint, network or posterior"),
+        (
+            {"sampling": "independant"},
+            "sampling: got 'independant', expected systematic, independent or without-replacement",
+        ),
+    ):
+        with pytest.raises(Misuse, match=message) as caught:
+            draw_record_tables(models, 3, seed=0, given={}, **asked)
+        assert caught.value.hint.startswith("did you mean")
