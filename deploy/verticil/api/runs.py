@@ -56,17 +56,18 @@ def simulate(
         progress: told each step.
 
     Raises:
-        Misuse: UNREVIEWED.
+        Misuse: UNREVIEWED; USAGE, the study has one party.
         VerticilError: whatever a node would refuse or fail with in a federation.
 
     >>> import pandas as pd
     >>> import verticil.api as vt
     >>> tables = {"clinic": pd.DataFrame({"id": range(60), "smoker": ["yes", "no", "no"] * 20})}
+    >>> tables["insurer"] = tables["clinic"].rename(columns={"smoker": "claims"})
     >>> study = vt.study.draft(tables)
-    >>> vt.simulate(study, tables | {"insurer": tables["clinic"]}, seed=1, unreviewed=True)
+    >>> vt.simulate(study, tables | {"bank": tables["clinic"]}, seed=1, unreviewed=True)
     Traceback (most recent call last):
         ...
-    verticil.shared.core.errors.Misuse: USAGE: table of 'insurer': no such party (hint: the parties are clinic)
+    verticil.shared.core.errors.Misuse: USAGE: table of 'bank': no such party (hint: the parties are clinic, insurer)
     """
     from verticil.api.frames import as_files
     from verticil.pki.files import new_folder, removed_if_empty
