@@ -89,7 +89,7 @@ def test_what_cannot_be_compared_is_an_error_without_a_value() -> None:
         ),
         (real.assign(age="secret"), "DATA_CATEGORY_UNSEEN", "column 'age': expected numbers"),
         (real.iloc[:1], "DATA_EMPTY", "1 row, expected at least 20"),
-        (real[["age"]], "DATA_COLUMN_MISSING", "it has one column, expected at least two"),
+        (real[["age"]], "DATA_COLUMN_MISSING", "only column 'age' is in both tables, expected at least two"),
     ):
         with pytest.raises(DataFault) as caught:
             coded(real, other)

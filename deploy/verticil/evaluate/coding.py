@@ -250,11 +250,11 @@ def _common(tables: Mapping[str, TextTable]) -> tuple[list[str], list[str]]:
             if len(names) - len(missing_columns) < 2:
                 hint = f"it has {len(table.columns)} columns; is its first row a header?"
                 problem = f"{name}: no column {column_list} of the real table; fewer than two are in both"
-                if len(table.columns) < 2:
+                if shared := [column for column in names if column in table.columns]:
                     problem = (
-                        f"{name}: it has one column, expected at least two: metrics compare how columns go together"
+                        f"{name}: only column '{shared[0]}' is in both tables, expected at least two; no {column_list}"
                     )
-                    hint = "give a table with more columns of the real one"
+                    hint = "metrics compare how columns go together: give tables with more columns in common"
                 raise DataFault(
                     "DATA_COLUMN_MISSING",
                     problem,
