@@ -7,6 +7,7 @@ import os
 import pwd
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,7 +16,7 @@ import pytest
 
 from verticil.cli.machine_checks import check_private_files
 from verticil.cli.main import _last_resort
-from verticil.cli.output import Format
+from verticil.cli.output import Format, report
 from verticil.miner.config import MinerConfig
 from verticil.miner.page.task import page_address
 from verticil.party.dataset.keyfile import read_key
@@ -85,7 +86,8 @@ def test_the_doctor_and_a_refusal_that_nobody_foresaw_say_the_same(
 ) -> None:
     (path := tmp_path / "clinic.key").touch(mode=0o600)
     (finding,) = check_private_files({"private key": path})
-    assert _last_resort(PermissionError(errno.EACCES, "Permission denied", str(path)), form=Format.text) == 1
+    tell = partial(report, form=Format.text)
+    assert _last_resort(PermissionError(errno.EACCES, "Permission denied", str(path)), tell) == 1
     assert finding.code == "STATE_READ_ONLY"
     for said in (finding.detail, capsys.readouterr().err):
         assert WHOSE in said

@@ -46,6 +46,13 @@ class SlotColumns:
     remarks: tuple[str, ...]
 
 
+def _require_names(tables: object) -> None:
+    if not isinstance(tables, Mapping):
+        name = type(tables).__name__
+        problem = f"tables: got a {name}, expected a mapping from names of related tables to files or frames"
+        raise Misuse("USAGE", problem, hint="write {'name': table}")
+
+
 @contextlib.contextmanager
 def files_of(tables: Mapping[str, Path | str | pd.DataFrame], study: Study) -> Generator[dict[str, Path]]:
     """Yield the file of each related table of a study; frames are written to files for the time being.
@@ -56,12 +63,7 @@ def files_of(tables: Mapping[str, Path | str | pd.DataFrame], study: Study) -> G
     """
     from verticil.curator.reading import as_file
 
-    given: object = tables
-    if not isinstance(given, Mapping):
-        problem = (
-            f"tables: got a {type(given).__name__}, expected a mapping from names of related tables to files or frames"
-        )
-        raise Misuse("USAGE", problem, hint="write {'name': table}")
+    _require_names(tables)
     names = [table.name for table in study.related]
     for name in tables:
         if name not in names:

@@ -68,7 +68,7 @@ def charge(state: CuratorState, study: Study, column_draw: ColumnDraw, *, budget
         Refusal: BUDGET_EXCEEDED, naming the studies that spent it; nothing is charged.
         DataFault: DISK_FULL, STATE_CORRUPT; nothing may be measured.
     """
-    _check_budget(budget)
+    _check_budget(budget.epsilon, budget.delta)
     digest = digest_of(column_draw)
     with state.database.transaction():
         state.ledger.check_rows()
@@ -110,13 +110,12 @@ def charge(state: CuratorState, study: Study, column_draw: ColumnDraw, *, budget
     )
 
 
-def _check_budget(budget: Cost) -> None:
+def _check_budget(*amounts: object) -> None:
     """Refuse a budget that is no number of 0 or more: NaN would be a limit that nothing exceeds.
 
     Raises:
         Misuse: USAGE.
     """
-    amounts: tuple[object, ...] = (budget.epsilon, budget.delta)
     for amount in amounts:
         if not isinstance(amount, int | float) or not amount >= 0:
             hint = "give the most epsilon that all releases of the data set may cost together"
