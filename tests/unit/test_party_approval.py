@@ -16,6 +16,7 @@ from verticil.party.dataset.column_draws import ColumnDraw, seals
 from verticil.party.local_dataset import origins
 from verticil.party.policy import approval_checks
 from verticil.party.policy.approval_checks import AUTOMATIC
+from verticil.party.policy.voting import FollowedConfig
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
@@ -136,7 +137,7 @@ def test_an_approval_that_was_sent_can_be_given_for_other_data_but_for_no_other_
     toml = folder / "party.toml"
     more = '[[randomization]]\nvariables = ["smoker"]\nscheme = "symmetric"\nepsilon = 1.0\n'
     toml.write_text(toml.read_text() + more)
-    site = dataclasses.replace(site, config=config_of(folder))
+    site = dataclasses.replace(site, followed=FollowedConfig(config_of(folder)))
     with pytest.raises(Refusal, match="others have the approval") as caught:
         site.voting.approve(site.state.find("heart"), "officer", NOW)
     assert (caught.value.code, caught.value.exit_code) == ("APPROVAL_VOID", 4)

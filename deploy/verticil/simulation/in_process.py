@@ -112,7 +112,7 @@ def simulate(
     if not unreviewed:
         require_reviewed(document)
     if len(document.parties) < 2:
-        problem = f"study '{document.id}' has one party, {''.join(document.parties)}, expected at least two"
+        problem = f"study '{document.id}' has one party, '{''.join(document.parties)}', expected at least two"
         raise Misuse("USAGE", problem, hint="a study of one party is for verticil synthesize")
     target = Path(out) if out is not None else None
     if target is not None and target.exists():
