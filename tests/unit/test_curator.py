@@ -37,7 +37,7 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.storage import durable
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.tables import tables_of, tables_sigma
+from verticil.shared.study.tables import coarse_pairs, tables_of, tables_sigma
 
 N = 2000
 NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -579,17 +579,22 @@ def test_combinations_declared_impossible_are_so_in_records_and_model(tmp_path: 
 
 def test_columns_without_their_order_are_another_measurement(tmp_path: Path) -> None:
     """Runs follow from the order: under one key the difference of two tables of one shape would have no noise."""
-    frame = people().assign(n=np.random.default_rng(3).integers(0, 16, 2_000))
-    numbered = STUDY.replace(
-        "[randomization_default]",
-        f'[[variable]]\nparty = "clinic"\nname = "n"\ntype = "integer"\nbins = {list(range(17))}\n[randomization_default]',
+    draw = np.random.default_rng(3)
+    frame = pd.DataFrame({name: draw.integers(0, 16, 2_000) for name in "abc"})
+    column = (
+        f'[[variable]]\nparty = "clinic"\nname = "NAME"\ntype = "integer"\nbins = {list(range(17))}\nfrom = "public"\n'
     )
-    named = set[str]()
-    for text in (numbered, numbered.replace("bins = [0", "ordered = false\nbins = [0")):
-        (tmp_path / "study.toml").write_text(text)
+    head, rest = STUDY[: STUDY.index("[[variable]]")], STUDY[STUDY.index("[randomization_default]") :]
+    named, events = set[str](), set[object]()
+    for unordered in ("", "a", "b"):  # each pair has an ordered column all the same
+        columns = [column.replace("NAME", name) + "ordered = false\n" * (name == unordered) for name in "abc"]
+        (tmp_path / "study.toml").write_text(head + "".join(columns) + rest)
         study = owners_study(read_study(tmp_path / "study.toml"), method="joint")
-        named.add(measurement(study, table_of(frame, study, tmp_path), dataset="people", secret=SECRET).to_json())
-    assert len(named) == 2
+        assert len(coarse_pairs(study)) == 3
+        drawn = measurement(study, table_of(frame, study, tmp_path), dataset="people", secret=SECRET)
+        named.add(drawn.to_json())
+        events.add(drawn.event)
+    assert (len(named), len(events)) == (3, 1)
 
 
 def test_impossible_combinations_are_kept_by_the_joint_model_alone(tmp_path: Path) -> None:
