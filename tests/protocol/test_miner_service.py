@@ -55,6 +55,7 @@ from verticil.shared.federation.transport.in_memory import InMemoryControl, InMe
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.artifact import pack
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.pages.study_status import why
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.release.worth import worth_of_study
@@ -574,6 +575,16 @@ async def test_feature_22_the_status_says_who_blocks_and_why(federation: Federat
         assert (found.approvers, found.approvers_needed) == (1, 2)
         await south.approve(study)
         assert await waited_for() == dict.fromkeys(PARTIES, "linkage")
+        assert why((await federation.summary(digest)).parties[1]) == "waiting for its pseudonyms"
+        await south.wire.report(coordinator_pb2.ReportRequest(study_digest=digest, progress=votes))  # of a new approval
+        found = (await federation.summary(digest)).parties[1]
+        assert why(found) == "waiting for its new approval (1 of 2)"
+        await south.approve(study)
+        federation.monotonic += 200
+        await north.poll()
+        assert why((await federation.summary(digest)).parties[1]) == (
+            "waiting for its pseudonyms; offline, last heard of 3 min ago"
+        )
         await north.link(digest)
         await west.link(digest)
         assert await waited_for() == {"north": "", "south": "linkage", "west": ""}

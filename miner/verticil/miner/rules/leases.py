@@ -190,6 +190,10 @@ class Leases:
         """Return what the party last said; nothing at all before."""
         return self._progress.get((study, party), _NOTHING)
 
+    def clear_progress(self, study: bytes, party: str) -> None:
+        """Drop what the party last said of a study, when it is no longer so."""
+        self._progress.pop((study, party), None)
+
     def forget(self, study: bytes) -> None:
         """Drop the progress of a study that ended."""
         for key in [key for key in self._progress if key[0] == study]:

@@ -209,6 +209,7 @@ class Coordinator:
             digest, party, session = request.study_digest, identity.name, self._session
             if what == "approval":
                 await asyncio.to_thread(session.approve, digest, party, request.approval)
+                self._leases.clear_progress(digest, party)  # it does not wait for this approval any more
             elif what == "denial":
                 await asyncio.to_thread(session.deny, digest, party, request.denial.reason)
             elif what == "confirmed_common_sha256":

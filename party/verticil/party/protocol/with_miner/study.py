@@ -168,6 +168,7 @@ class CoordinatedStudy(StudyRun):
         reply = await self.coordinator.report(
             coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed)
         )
+        self._told = None  # the miner has dropped it
         await asyncio.to_thread(self.site.state.approval_arrived, record.digest, reply.version)
 
     # ---- publication
