@@ -9,16 +9,21 @@ from pathlib import Path
 import pytest
 
 from support.documents import party_toml, study_toml
+from support.pages import Visitor, served
 from support.site_folder import opened, task_of, write_site
+from verticil.analyst import miner_line
+from verticil.analyst.federation import Connection
 from verticil.cli import study as study_commands
 from verticil.cli.main import main
+from verticil.miner.page.pages import miner_server
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.authority import create_authority, issue
-from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study.document import Study
 from verticil.shared.study.names import Named, choose
 from verticil.shared.study.states import State
+from verticil.wire.v1 import control_pb2
 
 
 @pytest.fixture
@@ -95,3 +100,35 @@ def test_a_page_of_studies_says_what_the_certificate_may_do(tmp_path: Path, monk
         {"analyst": "analyst"},
         "read the page, and submit and withdraw as analyst",
     ]
+
+
+@pytest.mark.parametrize("role", [Role.ANALYST, Role.CONSUMER])
+def test_only_an_analyst_is_offered_to_submit_a_study(
+    tmp_path: Path, role: Role, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Control:
+        async def list_studies(self, _: object) -> control_pb2.ListStudiesReply:
+            return control_pb2.ListStudiesReply()
+
+    @asynccontextmanager
+    async def connected(*_: object) -> AsyncGenerator[Connection]:
+        identity = Identity(federation="trial", role=role, name="lee")
+        yield Connection(identity=identity, control=Control(), coordinator=None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(study_commands, "open_connection", connected)
+    monkeypatch.setattr(miner_line, "open_connection", connected)
+    create_authority(tmp_path, "trial")
+    issue(tmp_path, "lee", role, tmp_path)
+    may_submit = role is Role.ANALYST
+    source = miner_line.LineSource(tmp_path / "federation.toml", tmp_path / "lee.crt")
+    with served(miner_server(source, ("127.0.0.1", 0))) as server:
+        lee = Visitor(server)
+        page = lee.page()
+        assert ("submit" in page.html.lower()) is may_submit
+        assert ("who may read studies here" in page.text) is not may_submit
+        lee.page("submit", 200 if may_submit else 404)
+        lee.page("log", 404)
+    assert main(["study", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert ("submit one with" if may_submit else "no published studies yet\n") in shown
+    assert ("submit" in shown) is may_submit

@@ -39,6 +39,7 @@ class LineSource:
         self.node = f"miner of {identity.federation}"
         self.reader = identity.name
         self.role = identity.role
+        self.may_submit = identity.role is Role.ANALYST
 
     async def version(self) -> object:
         """Return what is equal as long as no study has changed, and no party is further than before."""

@@ -449,17 +449,21 @@ def list_studies(
     form: FormatOption = Format.text,
 ) -> None:
     """List all studies that the miner knows, the newest last."""
+    from verticil.shared.federation.identity.identity import Role
     from verticil.wire.v1.control_pb2 import ListStudiesRequest
 
-    async def run() -> list[StudySummary]:
+    async def run() -> tuple[Role, list[StudySummary]]:
         async with open_connection(federation, certificate) as connection:
-            return list((await connection.analyst().list_studies(ListStudiesRequest())).studies)
+            reply = await connection.analyst().list_studies(ListStudiesRequest())
+            return connection.identity.role, list(reply.studies)
 
-    studies = asyncio.run(run())
+    role, studies = asyncio.run(run())
     if emit({"studies": [summary_payload(study) for study in studies]}, form=form):
         return
     if not studies:
-        say("no studies yet; submit one with: verticil study submit FILE")
+        what = "published studies" if role is Role.CONSUMER else "studies"
+        advice = "; submit one with: verticil study submit FILE" if role is Role.ANALYST else ""
+        say(f"no {what} yet{advice}")
     for study in studies:
         say(f"{name_study(study):30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}")
         for line in revocations(study):

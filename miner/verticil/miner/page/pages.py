@@ -148,7 +148,7 @@ TEMPLATES: Final = Templates(
     menu=(),
     subtitle="every study, and who holds it up",
     filters={"count": _finite},
-    values={"reader": "", "done": ""},
+    values={"reader": "", "may_submit": False, "done": ""},
 )
 
 
@@ -163,8 +163,11 @@ class MinerPages:
     def __init__(self, source: Source, *, clock: Callable[[], dt.datetime] = utc_now) -> None:
         self._source = source
         self._clock = clock
-        other = ("submit", "submit", "Submit a study") if source.reader else ("log", "log", "Log")
-        self._menu = (("studies", "", "Studies"), other)
+        self._menu = [("studies", "", "Studies")]
+        if source.may_submit:
+            self._menu.append(("submit", "submit", "Submit a study"))
+        elif not source.reader:
+            self._menu.append(("log", "log", "Log"))
 
     @property
     def routes(self) -> list[Route]:
@@ -175,9 +178,9 @@ class MinerPages:
             Route("/study/{digest}/files/{path:path}", self._file),
             Route("/study/{digest}/end", self._end, methods=["POST"]),
         ]
-        if self._source.reader:
+        if self._source.may_submit:
             return [*routes, Route("/submit", self._submit_page), Route("/submit", self._submit, methods=["POST"])]
-        return [*routes, Route("/log", self._log)]
+        return routes if self._source.reader else [*routes, Route("/log", self._log)]
 
     # ---- pages
 
@@ -196,7 +199,7 @@ class MinerPages:
             events, files = await source.events(digest), await source.files(digest)
         except VerticilError as error:
             return self._problem(request, error)
-        mine = source.reader == study.submitter if source.reader else True
+        mine = source.may_submit and source.reader == study.submitter if source.reader else True
         is_open, words = not is_final(State(study.state)), reasons(study)
         page = StudyPage(
             row=_row(study),
@@ -273,7 +276,9 @@ class MinerPages:
 
     def _beside(self) -> dict[str, Any]:
         shown_at = f"{self._clock():%Y-%m-%d %H:%M:%S} UTC"
-        return {"node": self._source.node, "reader": self._source.reader, "menu": self._menu, "shown_at": shown_at}
+        source = self._source
+        facts = {"node": source.node, "reader": source.reader, "may_submit": source.may_submit}
+        return facts | {"menu": self._menu, "shown_at": shown_at}
 
     def _problem(
         self, request: Request, error: VerticilError, *, heading: str = "", status: int = 0, back: str = ""

@@ -36,11 +36,13 @@ class Source(Protocol):
 
     Attributes:
         node: the miner's name.
-        reader: the analyst's name; empty: the miner's operator reads.
+        reader: whose certificate it is read with; empty: the miner's operator reads.
+        may_submit: the reader is an analyst, who submits studies and withdraws their own.
     """
 
     node: str
     reader: str
+    may_submit: bool
 
     async def version(self) -> object:
         """Return what is equal as long as nothing has changed that a page shows."""
@@ -94,6 +96,7 @@ class NodeSource:
     """
 
     reader = ""
+    may_submit = False
 
     def __init__(self, name: str, node: MinerNode, audit: MinerAudit, exchange: Exchange) -> None:
         self.node = name
@@ -159,6 +162,8 @@ class AnalystSource(NodeSource):
         base: the operator's.
         identity: the analyst's.
     """
+
+    may_submit = True
 
     def __init__(self, base: NodeSource, identity: Identity) -> None:
         super().__init__(base.node, base._miner, base._audit, base._exchange)
