@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -83,8 +84,11 @@ def test_officers_see_a_study_only_while_it_waits_for_them(
     assert ("party inbox" in capsys.readouterr().out) == (state is State.AWAITING_APPROVAL)
 
 
-def test_a_page_of_studies_says_what_the_certificate_may_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_authority(tmp_path, "trial")
+def test_a_page_of_studies_says_what_the_certificate_may_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_days_ago = utc_now() - dt.timedelta(days=2)
+    create_authority(tmp_path, "trial", at=two_days_ago)
     for role in (Role.PARTY, Role.CONSUMER, Role.ANALYST):
         issue(tmp_path, role, role, tmp_path)
     served: list[object] = []
@@ -100,6 +104,11 @@ def test_a_page_of_studies_says_what_the_certificate_may_do(tmp_path: Path, monk
         {"analyst": "analyst"},
         "read the page, and submit and withdraw as analyst",
     ]
+    issue(tmp_path, "old", Role.ANALYST, tmp_path, days=1, at=two_days_ago)
+    served.clear()
+    assert main(["miner", "ui", "--certificate", str(tmp_path / "old.crt"), "--listen", "127.0.0.1:0"]) == 5
+    assert "CERTIFICATE_INVALID" in capsys.readouterr().err
+    assert not served
 
 
 @pytest.mark.parametrize("role", [Role.ANALYST, Role.CONSUMER])

@@ -10,7 +10,7 @@ from verticil.analyst.federation import needs_analyst, open_connection, submit_s
 from verticil.analyst.lint import refuse_hopeless
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.identity import Role
-from verticil.shared.federation.identity.pki import identity_of, read_certificates
+from verticil.shared.federation.identity.pki import check_validity, identity_of, read_certificates, utc_now
 from verticil.shared.study.states import State, require_withdrawn
 from verticil.wire.v1 import control_pb2
 
@@ -33,9 +33,11 @@ class LineSource:
 
     def __init__(self, federation: Path, certificate: Path) -> None:
         self._files = federation, certificate
-        identity = identity_of(read_certificates(certificate)[0])
+        leaf = read_certificates(certificate)[0]
+        identity = identity_of(leaf)
         if identity.role is Role.PARTY:
             raise needs_analyst(identity)
+        check_validity(leaf, at=utc_now(), what=str(certificate))
         self.node = f"miner of {identity.federation}"
         self.reader = identity.name
         self.role = identity.role
