@@ -463,7 +463,11 @@ async def test_quota_and_disk_reserve_are_checked_up_front(tmp_path: Path, keys:
         federation.free = lambda _path: 1300
         data = pack(codes_of(0), 3)
         assert await refused(north.begin(await north.task(digest), 0, data)) == "RESOURCE_EXHAUSTED"
+        assert (await federation.summary(digest)).stage_detail == ""
+        federation.free = lambda _path: 999
+        assert (await federation.summary(digest)).stage_detail == "waiting: DISK_FULL (the miner's disk)"
         federation.free = lambda _path: 2**30
+        assert (await federation.summary(digest)).stage_detail == ""
         await north.upload(digest, 0)
         await north.upload(digest, 1)
         south = federation.party("south")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
+from typing import Final
 
 from verticil.miner.rules.blocking_parties import APPROVAL, deadline, left_out, reporting_party
 from verticil.miner.rules.certificates import Certificates
@@ -32,6 +33,9 @@ from verticil.shared.study.names import choose, fits
 from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, control_pb2
+
+_TAKING_IN: Final = frozenset({State.ALIGNING, State.PREPARING, State.UPLOADING})
+"""The states in which the parties send what the miner stores."""
 
 
 def _unknown() -> Misuse:
@@ -181,6 +185,11 @@ class Control:
                 )
         return summary
 
+    def _wait_for_room(self, state: State) -> str:
+        """Return the detail of a study whose parties cannot send because the miner's disk is full; else nothing."""
+        is_waiting = state in _TAKING_IN and self._session.store.is_full()
+        return "waiting: DISK_FULL (the miner's disk)" if is_waiting else ""
+
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)
         current, missing_of_absent = (
@@ -196,7 +205,7 @@ class Control:
             version=record.version,
             state=_wire_state(state),
             title=study.title,
-            stage_detail="" if is_final(state) else self._detail(record.digest),
+            stage_detail="" if is_final(state) else self._detail(record.digest) or self._wait_for_room(state),
             n_common=(record.n_common or 0) if all_confirmed else 0,
             effective_digest=record.effective_digest,
             countersignatures_needed=current.countersignatures_needed,

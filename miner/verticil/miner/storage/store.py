@@ -292,6 +292,10 @@ class Store:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
+    def is_full(self) -> bool:
+        """Return whether less than the reserve is free on the disk, so that nothing more is taken in."""
+        return self._free_bytes(self.root) < self._reserve
+
     def ensure_room(self, what: str, *, needed_bytes: int, used_bytes: int, promised_bytes: int = 0) -> None:
         """Refuse up front what would break the study's quota or the disk's reserve.
 
