@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,14 +18,17 @@ from verticil.analyst.federation import Connection
 from verticil.cli import study as study_commands
 from verticil.cli.main import main
 from verticil.miner.page.pages import miner_server
-from verticil.shared.core.errors import Misuse
+from verticil.shared.core.errors import Misuse, VerticilError
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.transport.interface import Control
 from verticil.shared.study.document import Study
 from verticil.shared.study.names import Named, choose
+from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.wire.v1 import control_pb2
+from verticil.wire.v1.control_pb2 import GetStudyReply, StudySummary
 
 
 @pytest.fixture
@@ -64,24 +68,66 @@ def test_a_hint_says_what_tells_studies_apart(submitters: tuple[str, str], ways:
     assert caught.value.hint.startswith(ways)
 
 
+class SubmittingAgain:
+    """Lee's command line, and a miner that knows the study already."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.study = folder / "study.toml"
+        self.study.write_text(study_toml("clinic.smoker: yes no", "insurer.sum: low high", minimum=1000, epsilon=2.0))
+        self.answers: list[StudySummary | VerticilError] = []
+        self.state = State.AWAITING_APPROVAL
+        monkeypatch.setattr(study_commands, "open_connection", self.connected)
+        monkeypatch.setattr(study_commands, "submit_study", self.submitted)
+
+    @asynccontextmanager
+    async def connected(self, *_: object) -> AsyncGenerator[Connection]:
+        identity = Identity(federation="trial", role=Role.ANALYST, name="lee")
+        yield Connection(identity=identity, control=cast("Control", self), coordinator=None)
+
+    async def submitted(self, *_: object) -> tuple[bytes, State]:
+        return b"d" * 32, self.state
+
+    async def get_study(self, _: object) -> GetStudyReply:
+        answer = self.answers.pop(0)
+        if isinstance(answer, VerticilError):
+            raise answer
+        return GetStudyReply(study=answer)
+
+    def submit(self, state: State, submitter: str = "lee") -> int:
+        self.state, self.answers = state, [StudySummary(submitter=submitter)]
+        return main(["study", "submit", str(self.study)])
+
+
+@pytest.fixture
+def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SubmittingAgain:
+    return SubmittingAgain(tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize("state", [State.AWAITING_APPROVAL, State.PUBLISHED])
 def test_officers_see_a_study_only_while_it_waits_for_them(
-    tmp_path: Path, state: State, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    again: SubmittingAgain, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @asynccontextmanager
-    async def connected(*_: object) -> AsyncGenerator[None]:
-        yield None
-
-    async def submitted(*_: object) -> tuple[bytes, State]:
-        return b"d" * 32, state
-
-    monkeypatch.setattr(study_commands, "open_connection", connected)
-    monkeypatch.setattr(study_commands, "submit_study", submitted)
-    (tmp_path / "study.toml").write_text(
-        study_toml("clinic.smoker: yes no", "insurer.sum: low high", minimum=1000, epsilon=2.0)
-    )
-    assert main(["study", "submit", str(tmp_path / "study.toml")]) == 0
+    assert again.submit(state) == 0
     assert ("party inbox" in capsys.readouterr().out) == (state is State.AWAITING_APPROVAL)
+
+
+@pytest.mark.parametrize("state", [State.WITHDRAWN, State.FAILED])
+def test_a_study_that_ended_before_is_not_called_submitted(
+    again: SubmittingAgain, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert again.submit(state) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, "STUDY_OVER" in shown.err) == ("", True)
+    assert f"it ended before ({state.words}), and nothing was submitted" in shown.err
+
+
+def test_a_study_of_another_analyst_is_there_already(
+    again: SubmittingAgain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert again.submit(State.AWAITING_APPROVAL, submitter="mia") == 0
+    shown = capsys.readouterr().out
+    assert "/".join(("mia", read_study(again.study).id)) + " is there already, submitted by mia" in shown
+    assert not shown.startswith("submitted")
 
 
 def test_a_page_of_studies_says_what_the_certificate_may_do(

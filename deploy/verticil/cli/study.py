@@ -32,11 +32,12 @@ from verticil.cli.worth_text import print_worth
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.core.errors import Misuse, printable
 from verticil.shared.pages.study_status import name_study, revocations, summary_payload
-from verticil.shared.study.states import State, require_withdrawn
+from verticil.shared.study.states import State, require_open, require_withdrawn
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
 if TYPE_CHECKING:
     from verticil.analyst.check import Checked
+    from verticil.analyst.federation import Connection
     from verticil.party.operator.limits import PublishedLimits
     from verticil.shared.privacy.study_table import ColumnRow, StudyTable
     from verticil.shared.release.verification import VerifiedRelease
@@ -386,15 +387,34 @@ def submit(
     document = read_study(study)
     refuse_hopeless(document)
 
-    async def run() -> tuple[bytes, State]:
+    async def run() -> tuple[bytes, State, str]:
         async with open_connection(federation, certificate) as connection:
-            return await submit_study(connection, document)
+            return await _submit_open(connection, document)
 
-    digest, state = asyncio.run(run())
+    digest, state, other = asyncio.run(run())
     if not emit({"id": document.id, "digest": digest.hex(), "state": state.words}, form=form):
-        put(f"submitted [bold]{document.id}[/], {state.words}\ndigest {digest.hex()}")
+        if other:
+            say(f"{other}/{document.id} is there already, submitted by {other}, {state.words}")
+        else:
+            put(f"submitted [bold]{document.id}[/], {state.words}")
+        put(f"digest {digest.hex()}")
         if state in (State.SUBMITTED, State.AWAITING_APPROVAL):
             say("each party's officers now see it with: verticil party inbox")
+
+
+async def _submit_open(connection: Connection, study: Study) -> tuple[bytes, State, str]:
+    """Submit a study that has not ended: its digest, its state, and the other analyst who had submitted it before.
+
+    Raises:
+        Misuse: STUDY_OVER, it ended before; USAGE with a party's certificate.
+    """
+    from verticil.wire.v1.control_pb2 import GetStudyRequest
+
+    digest, state = await submit_study(connection, study)
+    require_open(study.id, state)
+    request = GetStudyRequest(study_digest=digest)
+    submitter = (await connection.analyst().get_study(request)).study.submitter
+    return digest, state, "" if submitter == connection.identity.name else submitter
 
 
 @app.command(
@@ -627,8 +647,11 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
     async def run() -> None:
         async with open_connection(federation, certificate) as connection:
             control = connection.analyst()
-            digest, _ = await submit_study(connection, study)
-            progress.print(f"study '{study.id}' submitted, digest {digest.hex()}", markup=False)
+            digest, _, other = await _submit_open(connection, study)
+            words = (
+                f"'{other}/{study.id}' is there already, submitted by {other}" if other else f"'{study.id}' submitted"
+            )
+            progress.print(f"study {words}, digest {digest.hex()}", markup=False)
             await follow_study(
                 control, digest, step=lambda line: progress.print(line, markup=False), patience_seconds=math.inf
             )

@@ -147,6 +147,20 @@ def is_final(state: State) -> bool:
     return state in {State.PUBLISHED, State.DENIED, State.EXPIRED, State.WITHDRAWN, State.FAILED}
 
 
+def require_open(study_id: str, state: State) -> None:
+    """Refuse to say that a study was submitted which had ended before; one that is published is as good as submitted.
+
+    Raises:
+        Misuse: STUDY_OVER.
+    """
+    if is_final(state) and state is not State.PUBLISHED:
+        raise Misuse(
+            "STUDY_OVER",
+            f"study '{study_id}': it ended before ({state.words}), and nothing was submitted",
+            hint="change something in it, such as the title, and submit it as a new study",
+        )
+
+
 def require_withdrawn(study_id: str, state: State) -> None:
     """Refuse to pass over in silence that a study had ended otherwise before it could be withdrawn.
 
