@@ -18,7 +18,8 @@ from verticil.analyst.federation import Connection
 from verticil.cli import study as study_commands
 from verticil.cli.main import main
 from verticil.miner.page.pages import miner_server
-from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.documents.config import Federation
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import utc_now
@@ -128,6 +129,29 @@ def test_a_study_of_another_analyst_is_there_already(
     shown = capsys.readouterr().out
     assert "/".join(("mia", read_study(again.study).id)) + " is there already, submitted by mia" in shown
     assert not shown.startswith("submitted")
+
+
+def test_watching_a_study_outlasts_a_miner_that_is_away(
+    again: SubmittingAgain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(study_commands, "_LOOK_SECONDS", 0)
+    away = PeerFault("UNREACHABLE", "miner")
+    summaries = [StudySummary(study_id="hearts", state=state) for state in (State.LEARNING, State.PUBLISHED)]
+    again.answers = [summaries[0], away, away, summaries[1]]
+    assert main(["study", "status", "hearts", "--watch"]) == 0
+    assert capsys.readouterr().err.count("waiting for the miner: UNREACHABLE") == 1
+    again.answers = [away]
+    assert main(["study", "status", "hearts", "--watch"]) == 5
+
+
+def test_a_run_that_nothing_came_of_leaves_no_empty_folder(
+    again: SubmittingAgain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again.state, again.answers = State.FAILED, [StudySummary()]
+    monkeypatch.setattr(Federation, "authority", lambda _: b"")
+    monkeypatch.setattr("verticil.shared.documents.config.load_federation", lambda _: Federation.__new__(Federation))
+    assert main(["study", "run", str(again.study), "--on", "prod", "--out", str(tmp_path / "run")]) == 2
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_page_of_studies_says_what_the_certificate_may_do(

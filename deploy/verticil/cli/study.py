@@ -11,7 +11,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -30,7 +30,7 @@ from verticil.cli.party_text import print_alignment, print_findings, print_origi
 from verticil.cli.study_status import print_summary, watch
 from verticil.cli.worth_text import print_worth
 from verticil.pki.files import new_folder, removed_if_empty, write_new
-from verticil.shared.core.errors import Misuse, printable
+from verticil.shared.core.errors import Misuse, VerticilError, printable
 from verticil.shared.pages.study_status import name_study, revocations, summary_payload
 from verticil.shared.study.states import State, require_open, require_withdrawn
 from verticil.shared.study.vocabulary import PLACEHOLDERS
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from verticil.analyst.check import Checked
     from verticil.analyst.federation import Connection
     from verticil.party.operator.limits import PublishedLimits
+    from verticil.shared.federation.transport.interface import Control
     from verticil.shared.privacy.study_table import ColumnRow, StudyTable
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Study
     from verticil.shared.study.protocol import Finding
-    from verticil.wire.v1.control_pb2 import StudySummary
+    from verticil.wire.v1.control_pb2 import GetStudyRequest, StudySummary
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -434,6 +435,8 @@ def status(
     from verticil.wire.v1.common_pb2 import STUDY_STATE_PUBLISHED
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 
+    progress = errors_console()
+
     async def run() -> StudySummary:
         async with open_connection(federation, certificate) as connection:
             control = connection.analyst()
@@ -448,7 +451,7 @@ def status(
                     request = GetStudyRequest(
                         study_digest=summary.study_digest, known_version=summary.version, wait_seconds=_LOOK_SECONDS
                     )
-                    summary = (await control.get_study(request)).study
+                    summary = await _patient(control, request, say_once=lambda line: progress.print(line, markup=False))
             return summary
 
     summary = asyncio.run(run())
@@ -460,6 +463,23 @@ def status(
             failure.code or "STUDY_WITHDRAWN", failure.message or "the study has ended", hint=failure.hint
         )
         raise typer.Exit(error.exit_code)
+
+
+async def _patient(control: Control, request: GetStudyRequest, say_once: Callable[[str], None]) -> StudySummary:
+    """Return the answer to a request; while the miner does not answer, say so once and ask again."""
+    from verticil.shared.federation.transport.errors_on_wire import retriable
+
+    code = ""
+    while True:
+        try:
+            return (await control.get_study(request)).study
+        except VerticilError as error:
+            if not retriable(error):
+                raise
+            if error.code != code:
+                code = error.code
+                say_once(f"waiting for the miner: {code}")
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 @app.command("list", epilog="Example: verticil study list --federation federation.toml --certificate lee.crt")
@@ -642,7 +662,7 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
 
     refuse_hopeless(study)
     authority = load_federation(federation).authority()
-    folder, progress = new_folder(out), errors_console()
+    progress = errors_console()
 
     async def run() -> None:
         async with open_connection(federation, certificate) as connection:
@@ -657,6 +677,7 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
             )
             await fetch_release(control, digest, folder / "release")
 
-    asyncio.run(run())
+    with removed_if_empty(folder := new_folder(out)):
+        asyncio.run(run())
     (folder / "ca.crt").write_bytes(authority)
     return verify_release(folder / "release", ca_certificate=authority)
