@@ -82,6 +82,12 @@ def test_the_example_of_the_design_has_these_defaults(tmp_path):
         ('listen = "0.0.0.0:8443"', 'listen = "a:99999"', "listen: got 'a:99999'"),
         ('name = "miner"', 'name = "a/b"', "name: got 'a/b'"),
         ('key = "pki/miner.key"\n', "", "identity.key: missing"),
+        (
+            'key = "pki/miner.key"',
+            'key = "pki/miner\\u0000.key"',
+            r"identity.key: got 'pki/miner\x00.key', expected a path",
+        ),
+        ('state_directory = "state"', 'state_directory = ""', "state_directory: got '', expected a path"),
         ("schema = 1", "schema = 2", "schema: got 2, expected 1"),
     ],
 )

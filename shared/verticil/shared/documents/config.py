@@ -78,7 +78,10 @@ def toml_table(text: str, *, source: str, path: str = "", code: str = "CONFIG_IN
 
 def path_in(table: Table, key: str, base: Path, default: str | None = None) -> Path:
     """Return a path at a key, relative to `base` (the folder of the document); without a default the key must be there."""
-    return base / Path(table.value(str, key) if default is None else table.value(str, key, default))
+    text = table.value(str, key) if default is None else table.value(str, key, default)
+    if not text or "\0" in text:
+        table.fail(key, f"got {text[:100]!r}, expected a path")
+    return base / text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
