@@ -312,6 +312,7 @@ def test_the_command_says_what_the_function_says(folder: Path, capsys: pytest.Ca
         (["smoker", "--given", "age=130"], "--given: '130' is not a category of 'age'", "a number from 0 to below 120"),
         (["smoker", "--given", "age=nan"], "--given: 'nan' is not a category of 'age'", "a number from 0 to below 120"),
         (["smoker", "--given", "age=[17,60)"], "is not a category of 'age'", "did you mean '[0,18)'?"),
+        (["smoker", "--given", "age=1e9"], "is not a category of 'age'", "a number from 0 to below 120"),
         (["smoker", "--given", "income"], "--given: 'income', expected VARIABLE=CATEGORY", ""),
         (["smoker", "--given", "smoker=no"], "--given: 'smoker' is asked for", "leave it out"),
         (["smoker", "--given", "age=4", "--given", "age=5"], "--given: 'age' is given twice", ""),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LISTED = 20
-_NUMBER = re.compile(r"\[?(-?[0-9]+(?:\.[0-9]+)?)")
+_NUMBER = re.compile(r"\[?([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?:[],)]|$)")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
