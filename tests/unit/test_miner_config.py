@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from verticil.miner.config import ServiceLimits, Workers, load_miner
 from verticil.miner.daemon import init_miner
 from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.config import cannot_listen
 
 FEDERATION = """
 schema = 1
@@ -79,7 +82,11 @@ def test_the_example_of_the_design_has_these_defaults(tmp_path):
         ('listen = "0.0.0.0:8443"', 'listen = "8443"', "listen: got '8443', expected host:port"),
         ('listen = "0.0.0.0:8443"', 'listen = "::1:8443"', "listen: got '::1:8443', expected host:port"),
         ('listen = "0.0.0.0:8443"', 'listen = "*:8443"', "listen: got '*:8443', expected host:port"),
-        ('listen = "0.0.0.0:8443"', 'listen = "a:99999"', "listen: got 'a:99999'"),
+        (
+            'listen = "0.0.0.0:8443"',
+            'listen = "a:99999"',
+            "got 'a:99999', expected host:port with a port from 0 to 65535",
+        ),
         ('name = "miner"', 'name = "a/b"', "name: got 'a/b'"),
         ('key = "pki/miner.key"\n', "", "identity.key: missing"),
         (
@@ -97,6 +104,31 @@ def test_a_wrong_key_or_value_is_named(tmp_path, old, new, told):
     assert caught.value.code == "CONFIG_INVALID"
     assert told in caught.value.message
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("port", "is_refused"), [(9464, True), (0, False)])
+@pytest.mark.parametrize("keys", [("listen", "ui"), ("listen", "metrics"), ("ui", "metrics")])
+def test_two_listeners_have_two_addresses(tmp_path, keys, port, is_refused):
+    text = MINER.replace("0.0.0.0:8443", f"127.0.0.1:{port}" if "listen" in keys else "0.0.0.0:8443")
+    text += "".join(f'[{key}]\nlisten = "127.0.0.1:{port}"\n' for key in keys if key != "listen")
+    first = keys[0] if keys[0] == "listen" else f"{keys[0]}.listen"
+    told = rf"{keys[1]}\.listen: the same address as '{first}'"
+    with pytest.raises(Misuse, match=told) if is_refused else contextlib.nullcontext():
+        load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "hint"),
+    [
+        ("192.0.2.9", 18499, "is it an address of this machine? 0.0.0.0 takes all"),
+        ("nohost.invalid", 18444, "is it an address of this machine? 0.0.0.0 takes all"),
+        ("127.0.0.1", None, "is another node running on this port?"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_says_why(host, port, hint):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        error = cannot_listen("listen", host, port or other.getsockname()[1])
+    assert (error.hint, "(" in error.message) == (hint, port is not None)
 
 
 def test_a_missing_federation_document_is_named(tmp_path):

@@ -18,6 +18,7 @@ from verticil.shared.documents.config import (
     load_federation,
     path_in,
     read_toml,
+    socket_address,
 )
 from verticil.shared.documents.toml_table import Table
 from verticil.shared.federation.transport.metrics import metrics_address
@@ -125,6 +126,15 @@ def _all_bounded(table: Table, default: object, bounds: Mapping[str, tuple[int, 
     return {key: _number_within(table, key, getattr(default, key), low, high) for key, (low, high) in bounds.items()}
 
 
+def _check_distinct(table: Table, config: MinerConfig) -> None:
+    """Refuse one address, with a port of its own, for two of the three that the miner listens on."""
+    owners: dict[tuple[str, int], str] = {}
+    listen = socket_address(config.listen, where="listen")
+    for key, address in (("listen", listen), ("ui.listen", config.page), ("metrics.listen", config.metrics)):
+        if address is not None and address[1] and (other := owners.setdefault(address, key)) != key:
+            table.fail(key, f"the same address as '{other}', expected another port")
+
+
 def load_miner(path: Path) -> MinerConfig:
     """Read miner.toml and the federation document that it names.
 
@@ -159,6 +169,7 @@ def load_miner(path: Path) -> MinerConfig:
         page_certificates=page_certificates,
     )
     check_address(table, "listen", config.listen, example="0.0.0.0:8443")
+    _check_distinct(table, config)
     if not config.name or "/" in config.name:
         table.fail("name", f"got '{config.name}', expected a name without '/'")
     for part in (identity, limits, workers, retention, table):

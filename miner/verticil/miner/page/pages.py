@@ -290,12 +290,22 @@ class MinerPages:
 
 
 def miner_server(
-    source: Source, address: tuple[str, int], *, login: Login | None = None, clock: Callable[[], dt.datetime] = utc_now
+    source: Source,
+    address: tuple[str, int],
+    *,
+    login: Login | None = None,
+    elsewhere: str = "another one: --listen 127.0.0.1:0",
+    clock: Callable[[], dt.datetime] = utc_now,
 ) -> PageServer:
     """Return a server of the miner's pages; raises as `PageServer`."""
-    pages = MinerPages(source, clock=clock)
     return PageServer(
-        pages.routes, address, fingerprint=source.version, decides=True, form_bytes=STUDY_BYTES, login=login
+        MinerPages(source, clock=clock).routes,
+        address,
+        fingerprint=source.version,
+        decides=True,
+        form_bytes=STUDY_BYTES,
+        login=login,
+        elsewhere=elsewhere,
     )
 
 

@@ -52,7 +52,10 @@ async def _serve_pages(config: MinerConfig, node: MinerNode, audit: MinerAudit) 
     source = NodeSource(config.name, node, audit, Exchange(config, node, audit=audit))
     try:
         server = miner_server(
-            source, config.page, login=_login(config, node, source) if config.page_certificates else None
+            source,
+            config.page,
+            login=_login(config, node, source) if config.page_certificates else None,
+            elsewhere="another port in [ui] listen",
         )
     except VerticilError as error:
         _log.warning("the pages are not served: %s", error)

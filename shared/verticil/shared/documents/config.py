@@ -7,7 +7,9 @@ rest, naming file, key and the nearest known key. `Federation` is the one docume
 from __future__ import annotations
 
 import difflib
+import errno
 import ipaddress
+import socket
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -238,7 +240,7 @@ def check_address(table: Table, key: str, address: str, *, example: str, least_p
     """
     if not _is_address(address, least_port):
         hint = _address_hint(address) or f'as in "{example}"'
-        table.fail(key, f"got '{address[:200]}', expected host:port", hint=hint)
+        table.fail(key, f"got '{address[:200]}', expected {_expected(address, least_port)}", hint=hint)
 
 
 def _is_address(address: str, least_port: int) -> bool:
@@ -246,6 +248,13 @@ def _is_address(address: str, least_port: int) -> bool:
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     has_form = bool(bare) and not any(c.isspace() or c in "/@[]*" for c in bare) and (":" not in bare or bare != host)
     return has_form and port.isascii() and port.isdigit() and least_port <= int(port) <= 65_535
+
+
+def _expected(address: str, least_port: int) -> str:
+    """Return what is expected in place of an address: where only the port is too high or too low, that is said."""
+    host, _, port = address.rpartition(":")
+    only_port = port.isascii() and port.isdigit() and _is_address(f"{host}:1", least_port)
+    return f"host:port with a port from {least_port} to 65535" if only_port else "host:port"
 
 
 def _address_hint(address: str) -> str:
@@ -281,10 +290,36 @@ def loopback_address(listen: str, *, where: str, hint: str) -> tuple[str, int]:
 def socket_address(listen: str, *, where: str) -> tuple[str, int]:
     """Host and port of any address, for what is served over TLS; raises as `loopback_address`."""
     if not _is_address(listen, 0):
-        problem = f"{where}: got '{listen[:100]}', expected host:port"
+        problem = f"{where}: got '{listen[:100]}', expected {_expected(listen, 0)}"
         raise Misuse("CONFIG_INVALID", problem, hint=_address_hint(listen) or "for example 127.0.0.1:9464")
     host, _, port = listen.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def cannot_listen(where: str, host: str, port: int, *, taken: str = "is another node running on this port?") -> Misuse:
+    """Return the error of an address that could not be listened on, with the reason that the machine gives for it.
+
+    Args:
+        where: key or option, for the message.
+        host: without the brackets of an IPv6 address.
+        port: of the address.
+        taken: the hint where another program has the port.
+    """
+    fault: OSError | None = None
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, number) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except OSError as error:
+        fault = error
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if fault is None or fault.errno == errno.EADDRINUSE:
+        return Misuse("CONFIG_INVALID", f"{where}: cannot listen on {place}", hint=taken)
+    hint = "is it an address of this machine?" + ("" if is_loopback(host) else " 0.0.0.0 takes all")
+    if fault.errno == errno.EACCES:
+        hint = "is it a port below 1024? take a higher one"
+    return Misuse("CONFIG_INVALID", f"{where}: cannot listen on {place} ({fault.strerror})", hint=hint)
 
 
 def listen_address(table: Table, *, hint: str, has_tls: bool = False) -> tuple[str, int] | None:

@@ -46,6 +46,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.documents.config import cannot_listen
 from verticil.shared.pages.login import Login
 
 _log = logging.getLogger(__name__)
@@ -207,6 +208,7 @@ class PageServer:
         decides: forms are taken.
         form_bytes, form_fields: that a form may have.
         login: TLS, with client certificates in place of the token; None: plain HTTP, with the token.
+        elsewhere: how to serve them at another port, for the hint of an error.
         seconds: a clock that never goes back, for the age of forms.
 
     Attributes:
@@ -229,6 +231,7 @@ class PageServer:
         form_bytes: int = _FORM_BYTES,
         form_fields: int = 100,
         login: Login | None = None,
+        elsewhere: str = "another one: --listen 127.0.0.1:0",
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         host, port = address
@@ -242,8 +245,8 @@ class PageServer:
             self._socket.listen(128)
         except OSError:
             self._socket.close()
-            hint = "is it open already? another one: --listen 127.0.0.1:0"
-            raise Misuse("CONFIG_INVALID", f"ui.listen: cannot listen on {host}:{port}", hint=hint) from None
+            taken = f"is it open already? {elsewhere}"
+            raise cannot_listen("ui.listen", host, port, taken=taken) from None
         self.port = int(self._socket.getsockname()[1])
         self.place = f"{_bracketed(host)}:{self.port}"
         self._token = secrets.token_urlsafe(32)

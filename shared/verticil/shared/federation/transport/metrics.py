@@ -22,8 +22,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from verticil.shared.core.errors import Misuse, VerticilError
-from verticil.shared.documents.config import listen_address
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import cannot_listen, listen_address
 from verticil.shared.documents.toml_table import Table
 
 _log = logging.getLogger(__name__)
@@ -111,11 +111,7 @@ class Metrics:
         try:
             server, thread = start_http_server(port, addr=host, registry=self._registry)
         except OSError:
-            raise Misuse(
-                "CONFIG_INVALID",
-                f"metrics.listen: cannot listen on {host}:{port}",
-                hint="is another node running on this port?",
-            ) from None
+            raise cannot_listen("metrics.listen", host, port) from None
         page = Page(server, thread)
         _log.info("metrics on %s, port %d", host, page.port)
         return page

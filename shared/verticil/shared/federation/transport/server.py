@@ -31,7 +31,8 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 
 from verticil.shared.core import logs
-from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.documents.config import cannot_listen, socket_address
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.identity.pki import CredentialSource, utc_now
 from verticil.shared.federation.transport.authorization import (
@@ -159,11 +160,7 @@ class RpcServer:
         try:
             port = server.add_secure_port(self._listen, secure)
         except RuntimeError:
-            raise Misuse(
-                "CONFIG_INVALID",
-                f"listen: cannot listen on {self._listen}",
-                hint="is another node running on this port?",
-            ) from None
+            raise cannot_listen("listen", *socket_address(self._listen, where="listen")) from None
         await server.start()
         self._server = server
         _log.info("listening on %s, port %d", self._listen, port)
