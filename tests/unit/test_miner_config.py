@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from verticil.miner.config import ServiceLimits, Workers, load_miner
 from verticil.miner.daemon import init_miner
+from verticil.miner.page.task import _serve_pages
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.config import cannot_listen
 
@@ -129,6 +132,13 @@ def test_an_address_that_cannot_be_listened_on_says_why(host, port, hint):
     with socket.create_server(("127.0.0.1", 0)) as other:
         error = cannot_listen("listen", host, port or other.getsockname()[1])
     assert (error.hint, "(" in error.message) == (hint, port is not None)
+
+
+def test_a_taken_port_of_the_pages_is_no_matter_of_the_command_line(tmp_path, caplog):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        config = load(tmp_path, MINER + f'[ui]\nlisten = "127.0.0.1:{other.getsockname()[1]}"\n')
+        asyncio.run(_serve_pages(config, MagicMock(), MagicMock()))
+    assert "another port in [ui] listen" in caplog.text
 
 
 def test_a_missing_federation_document_is_named(tmp_path):
