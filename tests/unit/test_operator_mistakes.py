@@ -29,7 +29,7 @@ from verticil.shared.study.names import Named, choose
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.wire.v1 import control_pb2
-from verticil.wire.v1.control_pb2 import GetStudyReply, StudySummary
+from verticil.wire.v1.control_pb2 import GetStudyReply, StudySummary, SubmitStudyReply
 
 
 @pytest.fixture
@@ -78,15 +78,14 @@ class SubmittingAgain:
         self.answers: list[StudySummary | VerticilError] = []
         self.state = State.AWAITING_APPROVAL
         monkeypatch.setattr(study_commands, "open_connection", self.connected)
-        monkeypatch.setattr(study_commands, "submit_study", self.submitted)
 
     @asynccontextmanager
     async def connected(self, *_: object) -> AsyncGenerator[Connection]:
         identity = Identity(federation="trial", role=Role.ANALYST, name="lee")
         yield Connection(identity=identity, control=cast("Control", self), coordinator=None)
 
-    async def submitted(self, *_: object) -> tuple[bytes, State]:
-        return b"d" * 32, self.state
+    async def submit_study(self, _: object) -> SubmitStudyReply:
+        return SubmitStudyReply(study_digest=b"d" * 32, state=self.state.value)
 
     async def get_study(self, _: object) -> GetStudyReply:
         answer = self.answers.pop(0)

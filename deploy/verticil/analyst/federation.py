@@ -104,11 +104,13 @@ async def submit_study(connection: Connection, study: Study) -> tuple[bytes, Sta
     """Propose a study to the parties, which `lint.refuse_hopeless` has let pass: its digest, and the state that it is in.
 
     Raises:
-        Misuse: USAGE with a party's certificate.
+        Misuse: STUDY_OVER, the same study ended before; USAGE with a party's certificate.
     """
     from verticil.shared.study.canonical import to_bytes
-    from verticil.shared.study.states import State
+    from verticil.shared.study.states import State, require_open
     from verticil.wire.v1.control_pb2 import SubmitStudyRequest
 
     reply = await connection.analyst().submit_study(SubmitStudyRequest(proposal=to_bytes(study)))
-    return reply.study_digest, State(reply.state)
+    state = State(reply.state)
+    require_open(study.id, state)
+    return reply.study_digest, state

@@ -76,7 +76,8 @@ class Federation:
             The document of ``verticil study submit --format json``: ``id``, ``digest``, ``state``.
 
         Raises:
-            Misuse: UNREVIEWED, it is a draft; STUDY_INVALID, it cannot succeed as it stands (see `Study.check`).
+            Misuse: UNREVIEWED, it is a draft; STUDY_INVALID, it cannot succeed as it stands (see `Study.check`); STUDY_OVER, the
+                same study ended before.
             VerticilError: what the miner refuses.
         """
         from verticil.analyst.federation import submit_study

@@ -32,7 +32,7 @@ from verticil.cli.worth_text import print_worth
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.core.errors import Misuse, VerticilError, printable
 from verticil.shared.pages.study_status import name_study, revocations, summary_payload
-from verticil.shared.study.states import State, require_open, require_withdrawn
+from verticil.shared.study.states import State, require_withdrawn
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
 if TYPE_CHECKING:
@@ -412,7 +412,6 @@ async def _submit_open(connection: Connection, study: Study) -> tuple[bytes, Sta
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 
     digest, state = await submit_study(connection, study)
-    require_open(study.id, state)
     request = GetStudyRequest(study_digest=digest)
     submitter = (await connection.analyst().get_study(request)).study.submitter
     return digest, state, "" if submitter == connection.identity.name else submitter
