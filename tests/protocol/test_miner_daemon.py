@@ -16,12 +16,14 @@ from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.job import LearningJob, job_from
 from verticil.miner.scheduler.learning import SpawnedLearning, WorkerDied
 from verticil.miner.scheduler.structure_job import StructureJob
+from verticil.miner.service.coordinator import Coordinator
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.core.errors import DataFault, PeerFault, VerticilError
 from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.identity import Identity
 from verticil.shared.federation.identity.pki import load_credentials
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.transport.client import GrpcControl, GrpcCoordinator
@@ -54,8 +56,17 @@ def searched_study(*, population: int, generations: int) -> Study:
 
 
 async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refused_and_ends_in_order(
-    folder: Path,
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    polled, poll = asyncio.Event(), Coordinator.Poll
+
+    async def seen(
+        self: Coordinator, identity: Identity, request: coordinator_pb2.PollRequest
+    ) -> coordinator_pb2.PollReply:
+        polled.set()
+        return await poll(self, identity, request)
+
+    monkeypatch.setattr(Coordinator, "Poll", seen)
     async with Daemon(load_miner(folder / "miner.toml")) as port:
         analyst, party = connection(folder, "anna", port), connection(folder, "north", port)
         await check_health(analyst)
@@ -70,8 +81,9 @@ async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refuse
                 await call
             assert caught.value.code == "IDENTITY_REFUSED"
         # a party that waits in a poll is answered when the daemon stops, not cut off after the grace
+        assert not polled.is_set()
         waiting = asyncio.create_task(GrpcCoordinator(party).poll(coordinator_pb2.PollRequest(wait_seconds=60)))
-        await check_health(party)
+        await polled.wait()
     assert not (await waiting).tasks
     log = MinerAudit(folder / "state")
     assert log.verify().n_lines == 3
