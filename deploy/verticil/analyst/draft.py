@@ -50,8 +50,8 @@ _ENDINGS: Final = "  # review: the digits that most numbers end in, and the shar
 _EVEN: Final = "  # review: so are all of them in the table"
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
-_USUAL_COMMON: Final = 1_000  # people
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
+_USUAL_COMMON: Final = 1_000  # people
 _FEW: Final = 20  # the mean of a bin with fewer rows is not told
 _WHOLE: Final = 0.95
 """Of the people with rows, so many have a slot for each; a draft has `_MOST_SLOTS` at most."""
