@@ -102,17 +102,11 @@ def rule_for(
     name = drafted_id(reading.rule, settings) if id_column is None else id_column
     where = f"draft.table.{_key(place or party)}"
     rule = dataclasses.replace(reading.rule, id=name, has_ids=bool(name), place=where)
-    if guesses:
-        return with_columns(study, party, rule, settings), reading.remarks
-    _check_form(rule, settings, where)
-    if settings.are_said:
-        names = set(header(rule))
-        sources = {v: _source(v, party, names) for v in _open_columns(study, party, settings)}
-        own = {v: ColumnRule(source=source) for v, source in sources.items() if source in names and source != v}
-        return dataclasses.replace(rule, columns={**settings.columns, **own}), reading.remarks
-    rule = with_columns(study, party, rule, settings)
+    if not guesses:
+        _check_form(rule, settings, where)
+    rule = with_columns(study, party, rule, settings, looks=guesses or not settings.are_said)
     for variable, own_rule in rule.columns.items():
-        if own_rule.written != "plain":
+        if not guesses and variable not in settings.columns and own_rule.written != "plain":
             written = quoted(own_rule.written)
             raise DataFault(
                 "DATA_UNREADABLE",
@@ -153,16 +147,20 @@ def drafted_id(rule: DatasetRule, settings: Settings) -> str:
     return settings.id_column if settings.id_column in header(rule) else ""
 
 
-def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings | None = None) -> DatasetRule:
+def with_columns(
+    study: Study, party: str, rule: DatasetRule, settings: Settings | None = None, *, looks: bool = True
+) -> DatasetRule:
     """Return the rule with where each of a party's columns comes from and how it is written: by the draft, else by its texts.
 
-    Columns that are not there are for the party to name.
+    Columns that are not there are for the party to name. Unless it `looks` at texts, a column that the draft does not name is
+    plain.
     """
     settings = settings or settings_of(study, party)
     names = set(header(rule))
-    open_variables = [study.schema[study.schema.index(name)] for name in _open_columns(study, party, settings)]
+    own = [study.schema[position] for position in study.schema.owned_by(party)]
+    open_variables = [variable for variable in own if variable.name not in settings.columns]
     sources = {v.name: _source(v.name, party, names) for v in open_variables}
-    numbers = [v for v in open_variables if v.n_valued and sources[v.name] in names]
+    numbers = [v for v in open_variables if looks and v.n_valued and sources[v.name] in names]
     texts: dict[str, set[str]] = {sources[variable.name]: set() for variable in numbers}
     for part in read_parts(rule, list(texts)) if texts else ():
         for source, column in part.columns.items():
@@ -175,12 +173,6 @@ def with_columns(study: Study, party: str, rule: DatasetRule, settings: Settings
     }
     guessed = {name: item for name, item in rules.items() if item != ColumnRule(source=name)}
     return dataclasses.replace(rule, columns={**settings.columns, **guessed})
-
-
-def _open_columns(study: Study, party: str, settings: Settings) -> list[str]:
-    """Return the variables of a party whose rule the study does not say."""
-    own = [study.schema[position].name for position in study.schema.owned_by(party)]
-    return [name for name in own if name not in settings.columns]
 
 
 def _source(name: str, party: str, names: set[str]) -> str:
