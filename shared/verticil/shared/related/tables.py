@@ -111,9 +111,8 @@ def slot_variables(table: RelatedTable, rows: Sequence[Variable], gaps: Sequence
     """
     counts = tuple(map(float, range(table.max_rows + 1)))
     labels = tuple(f"{count:g}" for count in counts)
-    origins = {
-        variable.origin for variable in rows
-    }  # whoever read the columns from a table read how many rows there are
+    # Whoever read the columns from a table read how many rows there are.
+    origins = {variable.origin for variable in rows}
     origin = next(iter(origins)) if len(origins) == 1 else "table" if "table" in origins else None
     yield Variable(
         name=table.count, owner=table.party, labels=labels, integer=True, kind="integer", points=counts, origin=origin

@@ -22,7 +22,6 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -192,7 +191,7 @@ class Ring:
             tokens = tokens_of(data)
             if n_repeated := len(tokens) - len(np.unique(tokens)):
                 raise context.wrong_list(owner, hop, f"{n_repeated} tokens are there twice")
-            for other in _other_lists(context, target, owner):
+            for other in _other_lists(context, name, owner):
                 if np.intersect1d(tokens, tokens_of(other), assume_unique=True).size:
                     raise context.wrong_list(
                         owner, hop, "it has points that are also in a list that others have blinded"
@@ -252,12 +251,12 @@ def _blinding_state(context: CentralContext) -> BlindingState:
     return BlindingState(context.node.site.config.state_directory, context.digest)
 
 
-def _other_lists(context: CentralContext, target: Path, owner: int) -> Iterator[bytes]:
+def _other_lists(context: CentralContext, arriving: str, owner: int) -> Iterator[bytes]:
     """Yield the other lists that this party received or made, one in memory at a time.
 
     Args:
         context: of the study.
-        target: of the list that has come.
+        arriving: file of the list that has come.
         owner: whose it is. The own one that all parties have blinded has the common people of another one that they all have.
     """
     blinding_state, parties = _blinding_state(context), context.study.parties
@@ -267,8 +266,8 @@ def _other_lists(context: CentralContext, target: Path, owner: int) -> Iterator[
         other = (me - hop) % len(parties)
         has_all = hop == len(parties) - 1
         names += [f"{other:02d}-{hop - 1:02d}.in", *[f"{other:02d}-{hop:02d}.list"] * (not has_all or owner != me)]
-    for path in map(blinding_state.path, names):
-        if path != target and (data := blinding_state.take(path.name)) is not None:
+    for name in names:
+        if name != arriving and (data := blinding_state.take(name)) is not None:
             yield data[: len(data) // TOKEN_BYTES * TOKEN_BYTES]  # of one that is still arriving what is there
 
 
